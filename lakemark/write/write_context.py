@@ -13,7 +13,7 @@ from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.merger_name import is_file
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import LoggingMode, TableType
-from lakemark.merge.custom.merger_file import MergerFile
+from lakemark.execution.source_file import SourceFile
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.merge.table_merger import table_merger
 from lakemark.metadata.secondary_columns import SecondaryColumn
@@ -86,10 +86,10 @@ class WriteContext:
         return table_merger(self.merge, self.avro_schema)
 
     @cached_property
-    def merger_file(self) -> MergerFile | None:
+    def merger_file(self) -> SourceFile | None:
         """The file of a merger at ``FILE.py:Class``, pickled with this context; None otherwise."""
         path = self.merge.merger_class
-        return MergerFile.read(path.rpartition(":")[0]) if path and is_file(path) else None
+        return SourceFile.read(path.rpartition(":")[0]) if path and is_file(path) else None
 
     @property
     def reader(self) -> FileGroupReader:

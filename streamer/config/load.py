@@ -42,6 +42,7 @@ def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
     folder = location.rpartition("/")[0]
     _read_schema_files(tree, folder)
     _locate_merger(tree, folder)
+    _locate_functions(tree, folder)
     return validated(tree)
 
 
@@ -164,6 +165,20 @@ def _locate_merger(tree: Tree, folder: str) -> None:
     merger = table.get("merger") if isinstance(table, dict) else None
     if isinstance(table, dict) and isinstance(merger, str) and is_file(merger):
         tree["table"] = {**table, "merger": _locate(os.path.expanduser(merger), folder)}
+
+
+def _locate_functions(tree: Tree, folder: str) -> None:
+    """Resolve each FILE.py of ``transform`` relative to the folder of the pipeline file."""
+    steps = tree.get("transform")
+    if isinstance(steps, list):
+        tree["transform"] = [_with_located_function(step, folder) for step in steps]
+
+
+def _with_located_function(step: object, folder: str) -> object:
+    function = step.get("function") if isinstance(step, dict) else None
+    if not isinstance(step, dict) or not isinstance(function, str):
+        return step
+    return {**step, "function": _locate(os.path.expanduser(function), folder)}
 
 
 def _locate(path: str, folder: str) -> str:

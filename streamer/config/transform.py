@@ -26,6 +26,7 @@ from transforms.steps.expression import parse_expression
 from transforms.steps.filter import Filter
 from transforms.steps.hiding import Hash, Mask
 from transforms.steps.plugin import load_transform
+from transforms.steps.python_function import PythonFunction
 from transforms.steps.transform import Transform
 
 _Name = Annotated[str, Field(min_length=1)]
@@ -244,6 +245,30 @@ class MaskStep(Section):
         return Mask(self.columns, self.text, self.keep_last)
 
 
+class PythonStep(Section):
+    """Calls a function of a Python file with the rows as a ``pyarrow.Table``.
+
+    The function returns a table with as many rows, in the same order. It is also called with a
+    table without rows, before the run starts, to find its columns. If it raises an error, the rows
+    for which it also fails alone go to the dead letters.
+    """
+
+    step: Literal["python"]
+    """The kind of the step."""
+
+    function: Annotated[str, Field(pattern=r"^.+\.py:\w+$")]
+    """``FILE.py:function``, with the path relative to the folder of the pipeline file. The driver
+    sends the file to the executors. It may import installed modules only."""
+
+    def transform(self) -> Transform:
+        """Return the step.
+
+        Raises:
+            InvalidConfig: the file cannot be read or imported, or has no such function.
+        """
+        return PythonFunction.read(self.function)
+
+
 class PluginStep(Section):
     """Runs a step of another package, which declares an entry point in ``lakemark.transforms``."""
 
@@ -291,6 +316,7 @@ AnyStep = Annotated[
     | AddStep
     | HashStep
     | MaskStep
+    | PythonStep
     | PluginStep,
     Field(discriminator="step"),
 ]
@@ -324,7 +350,7 @@ def build_chain(
             raise
         except InvalidConfig as error:
             raise InvalidStep(name, str(error)) from error
-    return TransformChain.build(transforms, columns, _fingerprint(steps))
+    return TransformChain.build(transforms, columns, _fingerprint(steps, transforms))
 
 
 def unresolved_secrets(steps: Sequence[AnyStep]) -> Iterator[Problem]:
@@ -342,7 +368,11 @@ def _transform(step: AnyStep, *, with_secrets: bool) -> Transform:
     return step.transform()
 
 
-def _fingerprint(steps: Sequence[AnyStep]) -> str:
+def _fingerprint(steps: Sequence[AnyStep], transforms: Sequence[tuple[str, Transform]]) -> str:
     """Return a hash of the configuration of the steps. Values of secrets do not change it."""
-    tree = [step.model_dump(mode="json") for step in steps]
-    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
+    trees = [step.model_dump(mode="json") for step in steps]
+    for tree, (_, transform) in zip(trees, transforms, strict=True):
+        if isinstance(transform, PythonFunction):
+            tree["function"] = transform.name
+            tree["file"] = hashlib.sha256(transform.file.content).hexdigest()
+    return hashlib.sha256(json.dumps(trees, sort_keys=True).encode()).hexdigest()

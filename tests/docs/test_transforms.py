@@ -14,7 +14,7 @@ import yaml
 from lakemark.errors import InvalidConfig
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from streamer.config.load import validated
+from streamer.config.load import load, validated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
 from tests.json_stream import InThisProcess, kafka_batch
@@ -56,7 +56,7 @@ def test_the_example_writes_the_row_and_the_dead_letter_that_the_page_shows(
 
 
 def test_the_step_of_a_package_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    _, program = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (declared,) = re.findall(r"```toml\n.*?\n(.*?)```", PAGE, re.DOTALL)
     package = tmp_path / "site"
     (package / "shop").mkdir(parents=True)
@@ -82,6 +82,23 @@ def test_the_step_of_a_package_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     tree["transform"] = [{"step": "plugin", "name": "lengthen"}]
     with pytest.raises(InvalidConfig, match=r"transform.0.plugin: no .* 'lengthen' .*shorten"):
         validated(tree)
+
+
+def test_the_function_of_the_page_runs(tmp_path: Path) -> None:
+    program, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (shown,) = re.findall(r"`(\{step: python.*?\})`", PAGE)
+    (tmp_path / "prices.py").write_text(program)
+    tree = {
+        "source": {"bootstrap_servers": "b:1", "topic": "t"},
+        "decode": {"schema": {"id": "string", "price": "double"}, "tombstones": "ignore"},
+        "transform": [yaml.safe_load(shown)],
+        "table": {"path": str(tmp_path / "rows"), "record_key": "id"},
+    }
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(tree))
+    sink, _ = open_sink(load(str(tmp_path / "pipeline.yaml")), cast(KafkaSource, Topic()))
+    sink.write(kafka_batch("t", 0, [{"id": "1", "price": 100.0}]), InThisProcess())
+    (row,) = open_table(StorageLocation(str(tmp_path / "rows"))).scan().to_table().to_pylist()
+    assert row["taxed"] == pytest.approx(108.0)
 
 
 def test_the_page_lists_every_function_of_expressions() -> None:

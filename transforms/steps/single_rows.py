@@ -35,7 +35,7 @@ def reject_failing_rows(
     while spans:
         start, count, failure = spans.pop()
         if count <= 1:
-            rejected[start] = _describe(failure)
+            rejected[start] = " ".join(str(failure).split())
             continue
         half = count // 2
         for first, size in ((start + half, count - half), (start, half)):
@@ -52,8 +52,3 @@ def reject_failing_rows(
         origins=np.concatenate(origins),
         rejected=dict(sorted(rejected.items())),
     )
-
-
-def _describe(failure: Exception) -> str:
-    text = " ".join(str(failure).split())
-    return text if isinstance(failure, VALUE_ERRORS) else f"{type(failure).__name__}: {text}"

@@ -16,9 +16,9 @@ from typing import Any, SupportsIndex
 import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
+from lakemark.execution.source_file import SourceFile, class_in_file, file_of
 from lakemark.merge.custom.buffered_record import BufferedRecord, RecordContext
 from lakemark.merge.custom.class_path import class_path_of, import_object
-from lakemark.merge.custom.merger_file import MergerFile, class_in_file, file_of
 from lakemark.merge.custom.records import Records
 from lakemark.merge.key_codes import Mask
 
@@ -171,7 +171,7 @@ def _new(path: str, *arguments: object) -> object:
     return make(kind, *arguments)
 
 
-def _new_from_file(file: MergerFile, qualified_name: str, *arguments: object) -> object:
+def _new_from_file(file: SourceFile, qualified_name: str, *arguments: object) -> object:
     kind = class_in_file(file, qualified_name)
     make: Callable[..., object] = kind.__new__
     return make(kind, *arguments)

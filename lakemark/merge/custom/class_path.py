@@ -9,7 +9,7 @@ from types import ModuleType
 
 from lakemark.config.merger_name import check_class_path, is_file
 from lakemark.errors import InvalidConfig
-from lakemark.merge.custom.merger_file import MergerFile, file_of
+from lakemark.execution.source_file import SourceFile, file_of
 
 _INSTALL = (
     "install it, or put its folder on PYTHONPATH, for the driver and for every worker "
@@ -27,7 +27,7 @@ def import_object(path: str) -> object:
     """
     source, _, name = check_class_path(path).rpartition(":")
     if is_file(path):
-        module = _import(path, f"file {source}", MergerFile.read(source).load, _ALONE)
+        module = _import(path, f"file {source}", SourceFile.read(source).load, _ALONE)
     else:
         load = partial(importlib.import_module, source)
         module = _import(path, f"module {source}", load, _INSTALL)

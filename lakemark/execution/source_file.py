@@ -1,7 +1,7 @@
-"""Loads mergers from a Python file, ``FILE.py:Class``, in this process and in workers.
+"""Loads code of users from a Python file, ``FILE.py:name``, in this process and in workers.
 
 The module gets a unique name, so the file may have the name of another module, such as ``json.py``.
-A pickled merger contains the text of the file, so only the driver needs the file.
+A pickled merger or step contains the text of the file, so only the driver needs the file.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from types import ModuleType
 
 from lakemark.errors import InvalidConfig
 
-_PREFIX = "lakemark_merger_file_"
+_PREFIX = "lakemark_source_file_"
 
-#: The merger files that other processes have sent to this process, by path.
-_received: dict[str, MergerFile] = {}
+#: The files that other processes have sent to this process, by path.
+_received: dict[str, SourceFile] = {}
 
 _loading = RLock()
 
 
 @dataclass(frozen=True, slots=True)
-class MergerFile:
-    """A Python file that defines a merger.
+class SourceFile:
+    """A Python file of a user, which defines a merger or the function of a step.
 
     Attributes:
         path: absolute path of the file in the process that read it.
@@ -39,14 +39,18 @@ class MergerFile:
     content: bytes
 
     @classmethod
-    def read(cls, path: str) -> MergerFile:
+    def read(cls, path: str, purpose: str = "merger") -> SourceFile:
         """Return the file at a path. If another process has sent this file, return the sent file.
+
+        Args:
+            path: the path of a local file.
+            purpose: what the file defines, for errors.
 
         Raises:
             InvalidConfig: the path is a URL, or the file cannot be read.
         """
         if "://" in path:
-            message = f"the merger's file {path} is a URL; pass the path of a local file"
+            message = f"the {purpose}'s file {path} is a URL; pass the path of a local file"
             raise InvalidConfig(message)
         absolute = str(Path(path).expanduser().absolute())
         if absolute in _received:
@@ -55,8 +59,8 @@ class MergerFile:
             return cls(absolute, Path(absolute).read_bytes())
         except OSError as error:
             message = (
-                f"the merger's file {absolute} cannot be read: {error.strerror}; pass the path of "
-                "a local file"
+                f"the {purpose}'s file {absolute} cannot be read: {error.strerror}; pass the path "
+                "of a local file"
             )
             raise InvalidConfig(message) from error
 
@@ -88,25 +92,25 @@ class MergerFile:
         return _receive, (self.path, self.content)
 
 
-def file_of(kind: type) -> MergerFile | None:
-    """Return the file from which ``MergerFile`` loaded a class; None for any other class."""
+def file_of(kind: type) -> SourceFile | None:
+    """Return the file from which ``SourceFile`` loaded a class; None for any other class."""
     loader = getattr(sys.modules.get(kind.__module__), "__loader__", None)
     return loader.file if isinstance(loader, _Loader) else None
 
 
-def class_in_file(file: MergerFile, qualified_name: str) -> type:
+def class_in_file(file: SourceFile, qualified_name: str) -> type:
     """Return the class with this qualified name in a file; it may be nested in another class."""
     kind: type = attrgetter(qualified_name)(file.load())
     return kind
 
 
-def _receive(path: str, content: bytes) -> MergerFile:
-    _received[path] = MergerFile(path, content)
+def _receive(path: str, content: bytes) -> SourceFile:
+    _received[path] = SourceFile(path, content)
     return _received[path]
 
 
 class _Loader(ExecutionLoader):
-    def __init__(self, file: MergerFile) -> None:
+    def __init__(self, file: SourceFile) -> None:
         self.file = file
 
     def get_filename(self, _name: str) -> str:

@@ -1,0 +1,93 @@
+"""A step calls a function of a user's file, also in a process that does not have the file."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakemark.errors import InvalidConfig, StorageUnavailable
+from transforms.steps.chain import TransformChain, TransformFault
+from transforms.steps.python_function import PythonFunction
+
+SCHEMA = pa.schema([("n", pa.int64())])
+ROWS = pa.table({"n": [*range(20)]})
+
+
+def function(folder: Path, body: str) -> PythonFunction:
+    """Return the step that calls a function with this body."""
+    path = folder / "json.py"  # the name of another module
+    path.write_text(f"import pyarrow as pa\n\ndef change(rows):\n    {body}\n")
+    return PythonFunction.read(f"{path}:change")
+
+
+def test_rows_for_which_the_function_fails_alone_are_rejected(tmp_path: Path) -> None:
+    body = (
+        "return pa.table([[12 // (n - 3) for n in rows['n'].to_pylist()]], "
+        "schema=pa.schema([('m', pa.int64())]))"
+    )
+    step = function(tmp_path, body)
+    chain = TransformChain.build([("transform.0.python", step)], SCHEMA)
+    result = chain.apply(ROWS)
+    reason = "transform.0.python: change raised ZeroDivisionError: integer division or modulo by"
+    assert [*result.rejected] == [3]
+    assert result.rejected[3].startswith(reason)
+    assert result.rows["m"].to_pylist() == [12 // (n - 3) for n in range(20) if n != 3]
+
+
+def test_executor_without_the_file_calls_the_function(tmp_path: Path) -> None:
+    step = function(tmp_path, "return rows.append_column('m', rows['n'])")
+    sent = tmp_path / "step"
+    sent.write_bytes(pickle.dumps((step, ROWS)))
+    Path(step.file.path).unlink()
+    program = (
+        f"import pickle; step, rows = pickle.load(open({str(sent)!r}, 'rb')); "
+        "print(step.apply(rows).rows.column_names)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "['n', 'm']\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ("return rows.slice(0, len(rows) // 2)", "returned 10 rows for 20; a function returns one"),
+        ("return rows if len(rows) < 1 else None", "returned NoneType, not a pyarrow.Table"),
+        ("return rows if len(rows) < 1 else rows.rename_columns(['x'])", "columns x were returned"),
+    ],
+)
+def test_function_that_breaks_the_contract_stops_the_batch(
+    tmp_path: Path, body: str, fault: str
+) -> None:
+    chain = TransformChain.build([("it", function(tmp_path, body))], SCHEMA)
+    with pytest.raises(TransformFault, match=fault):
+        chain.apply(ROWS)
+
+
+def test_error_that_may_be_retried_rejects_no_rows(tmp_path: Path) -> None:
+    body = "import lakemark.errors as e; "
+    raising = "\n    if len(rows): raise e.StorageUnavailable('later')\n    return rows"
+    with pytest.raises(StorageUnavailable):
+        function(tmp_path, body + raising).apply(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return rows['x']", "must accept a table without rows, but raised change raised KeyErr"),
+        ("return 1", "returned int, not a pyarrow.Table"),
+    ],
+)
+def test_function_without_columns_is_refused_before_the_run(
+    tmp_path: Path, body: str, message: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        function(tmp_path, body).output_schema(SCHEMA)
+    with pytest.raises(InvalidConfig, match="has no function 'other'"):
+        PythonFunction.read(f"{tmp_path}/json.py:other")
+    with pytest.raises(InvalidConfig, match=r"the step's file .* cannot be read"):
+        PythonFunction.read(f"{tmp_path}/missing.py:change")
