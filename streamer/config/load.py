@@ -42,7 +42,7 @@ def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
     folder = location.rpartition("/")[0]
     _read_schema_files(tree, folder)
     _locate_merger(tree, folder)
-    _locate_functions(tree, folder)
+    _read_step_files(tree, folder)
     return validated(tree)
 
 
@@ -132,30 +132,32 @@ def _read_schema_files(tree: Tree, folder: str) -> None:
     if not isinstance(decode, dict):
         return
     found: Tree = {}
-    if (text := _text_of_file(decode, "schema", "avro", folder)) is not None:
+    if (text := _text_of_file(decode, "decode", "schema", "avro", folder)) is not None:
         try:
             found["schema"] = print_schema(canonical(to_arrow(text)))
         except HudiError as error:
             raise ConfigError([Problem("decode.schema.avro", str(error))]) from error
     for name in ("writer_schema", "key_schema"):
-        if (text := _text_of_file(decode, name, "file", folder)) is not None:
+        if (text := _text_of_file(decode, "decode", name, "file", folder)) is not None:
             found[name] = text
     tree["decode"] = {**decode, **found}
 
 
-def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str | None:
+def _text_of_file(
+    section: Tree, section_path: str, setting: str, origin: str, folder: str
+) -> str | None:
     """Return the text of the file in ``setting: {origin: PATH}``; None for any other value."""
-    given = decode.get(setting)
+    given = section.get(setting)
     if not isinstance(given, dict) or list(given) != [origin]:
         return None
     path = given[origin]
     if not isinstance(path, str) or not path:
-        message = "expected the path or the URL of an Avro schema file, such as order.avsc"
-        raise ConfigError([Problem(f"decode.{setting}.{origin}", message)])
+        message = "expected the path or the URL of a file, such as order.avsc or order.sql"
+        raise ConfigError([Problem(f"{section_path}.{setting}.{origin}", message)])
     try:
         canonical_url(path)
     except HudiError as error:
-        raise ConfigError([Problem(f"decode.{setting}.{origin}", str(error))]) from error
+        raise ConfigError([Problem(f"{section_path}.{setting}.{origin}", str(error))]) from error
     return read(_locate(path, folder))
 
 
@@ -167,18 +169,27 @@ def _locate_merger(tree: Tree, folder: str) -> None:
         tree["table"] = {**table, "merger": _locate(os.path.expanduser(merger), folder)}
 
 
-def _locate_functions(tree: Tree, folder: str) -> None:
-    """Resolve each FILE.py of ``transform`` relative to the folder of the pipeline file."""
+def _read_step_files(tree: Tree, folder: str) -> None:
+    """Resolve the files of ``transform`` relative to the folder of the pipeline file.
+
+    ``{file: PATH}`` in ``query`` becomes the text of the file. The file in ``function`` is read
+    when the function is imported.
+    """
     steps = tree.get("transform")
     if isinstance(steps, list):
-        tree["transform"] = [_with_located_function(step, folder) for step in steps]
+        tree["transform"] = [
+            _with_files(step, f"transform.{position}", folder) if isinstance(step, dict) else step
+            for position, step in enumerate(steps)
+        ]
 
 
-def _with_located_function(step: object, folder: str) -> object:
-    function = step.get("function") if isinstance(step, dict) else None
-    if not isinstance(step, dict) or not isinstance(function, str):
-        return step
-    return {**step, "function": _locate(os.path.expanduser(function), folder)}
+def _with_files(step: Tree, path: str, folder: str) -> Tree:
+    found: Tree = {}
+    if isinstance(function := step.get("function"), str):
+        found["function"] = _locate(os.path.expanduser(function), folder)
+    if (text := _text_of_file(step, path, "query", "file", folder)) is not None:
+        found["query"] = text
+    return {**step, **found}
 
 
 def _locate(path: str, folder: str) -> str:

@@ -27,6 +27,7 @@ from transforms.steps.filter import Filter
 from transforms.steps.hiding import Hash, Mask
 from transforms.steps.plugin import load_transform
 from transforms.steps.python_function import PythonFunction
+from transforms.steps.sql import Sql
 from transforms.steps.transform import Transform
 
 _Name = Annotated[str, Field(min_length=1)]
@@ -269,6 +270,25 @@ class PythonStep(Section):
         return PythonFunction.read(self.function)
 
 
+class SqlStep(Section):
+    """Runs an SQL query that makes at most one row of each record, in DuckDB.
+
+    It needs ``lakemark[sql]`` for the driver and for every executor.
+    """
+
+    step: Literal["sql"]
+    """The kind of the step."""
+
+    query: _Name
+    """``select … from records where …``, or ``{file: PATH}`` with a path relative to the folder of
+    the pipeline file. Aggregates, windows, joins, subqueries, ``order by`` and ``limit`` are
+    refused. Records that ``where`` drops are counted as filtered."""
+
+    def transform(self) -> Transform:
+        """Return the step."""
+        return Sql(self.query)
+
+
 class PluginStep(Section):
     """Runs a step of another package, which declares an entry point in ``lakemark.transforms``."""
 
@@ -317,6 +337,7 @@ AnyStep = Annotated[
     | HashStep
     | MaskStep
     | PythonStep
+    | SqlStep
     | PluginStep,
     Field(discriminator="step"),
 ]

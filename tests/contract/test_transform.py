@@ -17,6 +17,7 @@ from transforms.steps.columns import Drop, Flatten, Rename, Select
 from transforms.steps.explode import Explode
 from transforms.steps.filter import Filter
 from transforms.steps.hiding import Hash, Mask
+from transforms.steps.sql import Sql
 from transforms.steps.transform import Transform, Transformed
 
 SCHEMA = pa.schema(
@@ -55,11 +56,20 @@ TRANSFORMS: Mapping[str, Transform] = {
     "add": Add({"twice": "n * 2", "city": "upper(place.city) || '!'"}),
     "hash": Hash(("id", "n"), b"salt"),
     "mask": Mask(("id", "text"), keep_last=1),
+    "sql": Sql(
+        "select id as key, n + 1 as more, upper(place.city) as city, cast(text as int) as number "
+        "from records where n is null or n > 9"
+    ),
+    "sql, with all columns": Sql(
+        "select *, list_transform(tags, lambda t: t || 'x') as t from records"
+    ),
 }
 
 
 @pytest.fixture(params=TRANSFORMS)
 def transform(request: pytest.FixtureRequest) -> Transform:
+    if request.param.startswith("sql"):
+        pytest.importorskip("duckdb")
     return TRANSFORMS[request.param]
 
 

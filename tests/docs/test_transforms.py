@@ -32,7 +32,7 @@ class Topic:
 def test_the_example_writes_the_row_and_the_dead_letter_that_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    shown, _ = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     tree = yaml.safe_load(shown)
     assert tree == yaml.safe_load((ROOT / "examples" / "customer_orders.yaml").read_text())
     monkeypatch.setenv("MAIL_SALT", "pepper")
@@ -99,6 +99,22 @@ def test_the_function_of_the_page_runs(tmp_path: Path) -> None:
     sink.write(kafka_batch("t", 0, [{"id": "1", "price": 100.0}]), InThisProcess())
     (row,) = open_table(StorageLocation(str(tmp_path / "rows"))).scan().to_table().to_pylist()
     assert row["taxed"] == pytest.approx(108.0)
+
+
+def test_the_query_of_the_page_runs(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    example, shown = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    tree = {**yaml.safe_load(example), **yaml.safe_load(shown)}
+    tree["table"] = {"path": str(tmp_path / "rows"), "record_key": "order_id"}
+    (tmp_path / "orders.sql").write_text(tree["transform"][0]["query"])
+    tree["transform"][0]["query"] = {"file": "orders.sql"}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(tree))
+    sink, _ = open_sink(load(str(tmp_path / "pipeline.yaml")), cast(KafkaSource, Topic()))
+    records = [{"id": "1", "customer": {"name": "Ann"}, "is_test": False}, {"id": "2"}]
+    result = sink.write(kafka_batch("shop_orders", 0, records), InThisProcess())
+    assert (result.records, result.filtered) == (2, 1)
+    (row,) = open_table(StorageLocation(str(tmp_path / "rows"))).scan().to_table().to_pylist()
+    assert (row["order_id"], row["customer_name"]) == ("1", "ANN")
 
 
 def test_the_page_lists_every_function_of_expressions() -> None:

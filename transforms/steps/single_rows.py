@@ -25,30 +25,46 @@ def reject_failing_rows(
         rows: the input.
         errors: the errors that mean that at least one row is at fault.
     """
-    try:
-        return Transformed(rows=compute(rows))
-    except errors as error:
-        failure = error
-    parts: list[tuple[int, pa.Table]] = []
-    rejected: dict[int, str] = {}
-    spans = [(0, rows.num_rows, failure)]
-    while spans:
-        start, count, failure = spans.pop()
-        if count <= 1:
-            rejected[start] = " ".join(str(failure).split())
-            continue
-        half = count // 2
-        for first, size in ((start + half, count - half), (start, half)):
-            try:
-                parts.append((first, compute(rows.slice(first, size))))
-            except errors as error:
-                spans.append((first, size, error))
-    if not parts:
-        parts = [(0, compute(rows.slice(0, 0)))]
-    parts.sort(key=lambda part: part[0])
+    parts, rejected = compute_in_parts(compute, rows, errors)
+    if not rejected:
+        return Transformed(rows=pa.concat_tables([part for _, part in parts]))
     origins = [np.arange(first, first + part.num_rows) for first, part in parts]
     return Transformed(
         rows=pa.concat_tables([part for _, part in parts]),
         origins=np.concatenate(origins),
-        rejected=dict(sorted(rejected.items())),
+        rejected=rejected,
     )
+
+
+def compute_in_parts(
+    compute: Callable[[pa.Table], pa.Table],
+    rows: pa.Table,
+    errors: tuple[type[Exception], ...],
+) -> tuple[list[tuple[int, pa.Table]], dict[int, str]]:
+    """Compute all rows at once; while this fails, divide the rows.
+
+    Args:
+        compute: the computation.
+        rows: the input.
+        errors: the errors that mean that at least one row is at fault.
+
+    Returns:
+        The results and the index of the first row of each, in order, at least one; and the error of
+        each row that fails alone, by its index, in order.
+    """
+    parts: list[tuple[int, pa.Table]] = []
+    rejected: dict[int, str] = {}
+    spans = [(0, rows.num_rows)]
+    while spans:
+        first, count = spans.pop()
+        try:
+            parts.append((first, compute(rows.slice(first, count))))
+        except errors as error:
+            if count == 1:
+                rejected[first] = " ".join(str(error).split())
+            elif count > 1:
+                half = count // 2
+                spans += [(first + half, count - half), (first, half)]
+            else:
+                raise
+    return parts or [(0, compute(rows.slice(0, 0)))], rejected

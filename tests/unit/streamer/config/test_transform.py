@@ -78,8 +78,8 @@ STEPS: Mapping[str, tuple[Mapping[str, object], str]] = {
         "transform.0.columns: a mapping: expression 'sqrt(ts)': there is no function 'sqrt'",
     ),
     "unknown step": (
-        {"step": "sql", "query": "select 1"},
-        "transform.0.step: 'sql': expected 'sel",
+        {"step": "sort", "by": "id"},
+        "transform.0.step: 'sort': expected 'select', 'drop', 'rename'",
     ),
     "no step": ({"columns": ["id"]}, "transform.0.step: missing"),
     "unknown setting": (

@@ -1,0 +1,105 @@
+"""Queries make at most one row of each record; all others are refused before the run starts."""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+import pytest
+
+from lakemark.errors import InvalidConfig
+from transforms.steps.chain import TransformChain
+from transforms.steps.sql import Sql
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("n", pa.int64()), ("seen", pa.timestamp("us", "UTC"))]
+)  # fmt: skip
+ROWS = pa.table({"id": [str(n) for n in range(30)], "n": [*range(30)], "seen": [0] * 30}).cast(
+    SCHEMA
+)
+
+
+@pytest.fixture(autouse=True)
+def _needs_duckdb() -> None:
+    pytest.importorskip("duckdb")
+
+
+REFUSED = {
+    "select sum(n) as n from records": "sum is not a function of the values of one row",
+    "select n from records order by n": "it has order by, limit or distinct",
+    "select n from records limit 1": "it has order by, limit or distinct",
+    "select distinct n from records": "it has order by, limit or distinct",
+    "select n from records group by n": "it has group by",
+    "select n from records qualify true": "it has qualify",
+    "select n from records using sample 10%": "it has using sample",
+    "select n from records tablesample 10%": "sample",
+    "select a.n from records a join records b on true": "it does not read only the table records",
+    "select a.n from records a, records b": "it does not read only the table records",
+    "select n from (select * from records)": "it does not read only the table records",
+    "select n from other": "it does not read only the table records",
+    "select name from duckdb_settings()": "it does not read only the table records",
+    "select 1 as n": "it does not read only the table records",
+    "select (select max(n) from records) as n from records": "it has a subquery",
+    "select n from records where n in (select 1)": "it has a subquery",
+    "select row_number() over () as n from records": "it has a window function",
+    "select unnest([1, 2]) as n from records": "unnest is not a function of the values of one row",
+    "with x as (select 1) select n from records": "it is not a single select",
+    "select n from records union all select n from records": "it is not a single select",
+    "select n from records; select n from records": "it has 2 statements",
+    "select random() as n from records": "the result of random is not always the same",
+    "select now() as n from records": "the result of now is not always the same",
+    "select n + $1 as n from records": "parameter",
+    "copy records to 'x.csv'": "the query cannot be parsed",
+    "select n from": "the query cannot be parsed: syntax error",
+    "select x from records": "the query cannot run on the columns id, n, seen: Binder Error",
+    "select n + 1 from records": "is not a valid name in Avro",
+    "select n as a, n as A from records": "rename",
+}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_query_that_does_not_make_one_row_of_each_record_is_refused(query: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        TransformChain.build([("transform.0.sql", Sql(query))], SCHEMA)
+    assert REFUSED[query] in str(refused.value), refused.value
+
+
+def test_records_for_which_the_query_fails_are_rejected_and_others_are_filtered() -> None:
+    query = (
+        "select case when n = 7 then cast('x' || id as int) else n * 2 end as twice, "
+        "date_trunc('year', seen) as year from records where n % 3 <> 0"
+    )
+    result = TransformChain.build([("transform.0.sql", Sql(query))], SCHEMA).apply(ROWS)
+    assert [*result.rejected] == [7]
+    reason = "transform.0.sql: Conversion Error: Could not convert string 'x7' to INT32"
+    assert result.rejected[7] == reason
+    assert result.filtered.tolist() == [*range(0, 30, 3)]
+    assert result.rows["twice"].to_pylist() == [n * 2 for n in range(30) if n % 3 and n != 7]
+    assert result.origins.tolist() == [n for n in range(30) if n % 3 and n != 7]
+
+
+def test_query_reads_no_files() -> None:
+    with pytest.raises(InvalidConfig, match="does not read only the table records"):
+        Sql("select * from read_csv('/etc/passwd')").output_schema(SCHEMA)
+    with pytest.raises(InvalidConfig, match="does not read only the table records"):
+        Sql("select * from '/etc/passwd'").output_schema(SCHEMA)
+
+
+def test_columns_of_keys_are_known_if_the_query_names_them() -> None:
+    query = Sql(
+        "select upper(records.id || n) as key, * exclude (seen) from records where n > 1000"
+    )
+    assert query.key_sources("key", SCHEMA) == ("id", "n")
+    assert query.key_sources("n", SCHEMA) == ("n",)
+    assert query.apply_to_keys(ROWS).rows["key"].to_pylist()[:2] == ["00", "11"]
+    replaced = Sql("select * replace (n + 1 as n) from records")
+    assert replaced.key_sources("n", SCHEMA) is None
+
+
+def test_missing_duckdb_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transforms.steps import sql
+
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.delattr(sql._opened, "connection", raising=False)
+    with pytest.raises(InvalidConfig, match=r"needs DuckDB, .* pip install 'lakemark\[sql\]'"):
+        Sql("select id from records").output_schema(SCHEMA)

@@ -1,0 +1,136 @@
+"""The step that runs an SQL query on the rows, in DuckDB, in the process that decodes them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakemark.errors import InvalidConfig
+from transforms.steps.row_query import RECORDS, ROW, RowQuery
+from transforms.steps.single_rows import compute_in_parts
+from transforms.steps.transform import Transform, Transformed
+
+#: One thread, because the tasks around it already use all cores. A query reads nothing but the
+#: rows: no files, no extensions, no variables of Python.
+_SETTINGS = (
+    "threads = 1",
+    "memory_limit = '512MB'",
+    "temp_directory = ''",
+    "timezone = 'UTC'",
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "python_enable_replacements = false",
+    "enable_external_access = false",
+    "lock_configuration = true",
+)
+_opened = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Sql(Transform):
+    """Runs a query that makes at most one row of each record (``transforms.steps.row_query``).
+
+    The columns are those of the result for a table without rows. Records for which the query fails
+    alone are rejected. Records that ``where`` drops are filtered.
+
+    Attributes:
+        query: ``select … from records``.
+    """
+
+    query: str
+
+    def output_schema(self, schema: pa.Schema) -> pa.Schema:
+        """See ``Transform``."""
+        connection = _connection()
+        checked = RowQuery.parse(connection, self.query)
+        import duckdb
+
+        try:
+            found = _run(connection, checked.to_sql(connection, filters=True), schema.empty_table())
+        except duckdb.Error as error:
+            text = str(error).split("\n\n")[0]
+            message = f"the query cannot run on the columns {', '.join(schema.names)}: {text}"
+            raise InvalidConfig(message) from error
+        return found.drop_columns([ROW]).schema
+
+    def apply(self, rows: pa.Table) -> Transformed:
+        """See ``Transform``."""
+        return self._apply(rows, filters=True)
+
+    def key_sources(self, column: str, schema: pa.Schema) -> tuple[str, ...] | None:
+        """See ``Transform``."""
+        top, dot, rest = column.partition(".")
+        found = RowQuery.parse(_connection(), self.query).sources(top, schema)
+        is_same = found == (top,)
+        return tuple(f"{one}{dot}{rest}" for one in found or ()) if is_same else found
+
+    def apply_to_keys(self, rows: pa.Table) -> Transformed:
+        """Run the query without its ``where``, because tombstones are not filtered."""
+        return self._apply(rows, filters=False)
+
+    def _apply(self, rows: pa.Table, *, filters: bool) -> Transformed:
+        import duckdb
+
+        connection = _connection()
+        query = RowQuery.parse(connection, self.query).to_sql(connection, filters=filters)
+        numbered = rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))
+        errors = (duckdb.DataError, duckdb.InvalidInputException)
+        parts, rejected = compute_in_parts(
+            lambda some: _run(connection, query, some, is_numbered=True), numbered, errors
+        )
+        found = pa.concat_tables([part for _, part in parts])
+        origins = found.column(ROW).to_numpy()
+        is_dropped = np.ones(rows.num_rows, np.bool_)
+        is_dropped[origins] = False
+        is_dropped[list(rejected)] = False
+        return Transformed(
+            rows=found.drop_columns([ROW]),
+            origins=origins,
+            rejected={row: reason.split(" LINE ")[0] for row, reason in rejected.items()},
+            filtered=np.flatnonzero(is_dropped),
+        )
+
+
+def _run(connection: Any, query: str, rows: pa.Table, *, is_numbered: bool = False) -> pa.Table:
+    """Return the result, sorted by ``ROW``, which is its last column."""
+    if not is_numbered:
+        rows = rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))
+    connection.register(RECORDS, rows)
+    try:
+        found = connection.sql(query).to_arrow_table()
+    finally:
+        connection.unregister(RECORDS)
+    # A star also selects the position of the row.
+    kept = [n for n, name in enumerate(found.column_names[:-1]) if not name.startswith(ROW)]
+    columns = [*(found.column(n) for n in kept), found.column(found.num_columns - 1)]
+    names = [*(found.column_names[n] for n in kept), ROW]
+    fields = [pa.field(name, column.type) for name, column in zip(names, columns, strict=True)]
+    result = pa.table(columns, schema=pa.schema(fields))
+    numbers = result.column(ROW).to_numpy()
+    return result if np.all(np.diff(numbers) > 0) else result.sort_by(ROW)
+
+
+def _connection() -> Any:
+    """Return the connection of this thread.
+
+    Raises:
+        InvalidConfig: DuckDB is not installed.
+    """
+    if not hasattr(_opened, "connection"):
+        try:
+            import duckdb
+        except ImportError:
+            message = (
+                "a query needs DuckDB, for the driver and for every executor: pip install "
+                "'lakemark[sql]'"
+            )
+            raise InvalidConfig(message) from None
+        connection = duckdb.connect(":memory:")
+        for setting in _SETTINGS:
+            connection.execute(f"set {setting}")
+        _opened.connection = connection
+    return _opened.connection
