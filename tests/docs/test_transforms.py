@@ -32,7 +32,7 @@ class Topic:
 def test_the_example_writes_the_row_and_the_dead_letter_that_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown, _ = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     tree = yaml.safe_load(shown)
     assert tree == yaml.safe_load((ROOT / "examples" / "customer_orders.yaml").read_text())
     monkeypatch.setenv("MAIL_SALT", "pepper")
@@ -103,11 +103,12 @@ def test_the_function_of_the_page_runs(tmp_path: Path) -> None:
 
 def test_the_query_of_the_page_runs(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
-    example, shown = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    tree = {**yaml.safe_load(example), **yaml.safe_load(shown)}
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (query,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    (step,) = re.findall(r"`(\{step: sql.*?\}\})`", PAGE)
+    tree = {**yaml.safe_load(example), "transform": [yaml.safe_load(step)]}
     tree["table"] = {"path": str(tmp_path / "rows"), "record_key": "order_id"}
-    (tmp_path / "orders.sql").write_text(tree["transform"][0]["query"])
-    tree["transform"][0]["query"] = {"file": "orders.sql"}
+    (tmp_path / "orders.sql").write_text(query)
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(tree))
     sink, _ = open_sink(load(str(tmp_path / "pipeline.yaml")), cast(KafkaSource, Topic()))
     records = [{"id": "1", "customer": {"name": "Ann"}, "is_test": False}, {"id": "2"}]
