@@ -257,9 +257,29 @@ class ConversionConfig:
         if not self.deletes_by_key:
             names = (*names, *keys.partition_columns)
         fields = tuple(dict.fromkeys(one for name in names for one in self.key_sources(name)))
+        if ordering_field is not None and self.chain is not None:
+            self._check_ordering_of_keys(ordering_field, fields)
         return TombstoneKeyDecoder.for_table(
             self.tombstone_key, self.decoder, fields, ordering_field
         )
+
+    def _check_ordering_of_keys(self, ordering: pa.Field, fields: Sequence[str]) -> None:
+        """Check that one field of a Kafka key need not have two types.
+
+        Raises:
+            InvalidConfig: the ordering value of tombstones is a field of the record key whose type
+                the chain changes.
+        """
+        schema = self.decoder.schema
+        for name in fields:
+            top = top_column(name, schema)
+            if top == ordering.name and schema.field(top).type != ordering.type:
+                message = (
+                    f"tombstones are ordered by {ordering.name!r}, which is {ordering.type} after "
+                    f"transform, but in the key it is {schema.field(top).type}; use "
+                    "tombstone_ordering: record_timestamp"
+                )
+                raise InvalidConfig(message)
 
     def key_sources(self, column: str) -> Sequence[str]:
         """Return the fields of a tombstone's key from which a column is computed.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import test_lock, test_storage
+from tests.contract import test_lock, test_storage, test_transform
 from tests.fixtures import storage as storage_fixtures
 from tests.merging import modes
 from tests.protocol import two_processes
@@ -26,6 +26,7 @@ LISTS = {
     "ACTS": two_processes,
     "MODES": modes,
     "LOCK_KINDS": test_lock,
+    "TRANSFORMS": test_transform,
     "STORAGE_KINDS": storage_fixtures,
     "EMULATED_KINDS": storage_fixtures,
 }
@@ -46,6 +47,7 @@ def test_every_addition_has_a_checklist_and_a_suite() -> None:
         "Log block",
         "Table service",
         "Storage",
+        "Step of `transform`",
         "Record merger",
         "Lock provider",
         "Index",

@@ -225,14 +225,16 @@ class TransformChain:
         """Run the steps on the decoded keys of tombstones. No key is filtered.
 
         Args:
-            keys: columns of the decoded record; all other columns are null.
+            keys: columns of the decoded record; all other columns are null. A column of another
+                type is not one of them: it is the ordering value of the tombstones.
 
         Raises:
             TransformFault: a step broke its contract.
         """
         columns = [
             keys.column(field.name)
-            if field.name in keys.column_names
+            if keys.schema.get_field_index(field.name) >= 0
+            and keys.schema.field(field.name).type == field.type
             else pa.nulls(keys.num_rows, field.type)
             for field in self.input_schema
         ]

@@ -208,6 +208,18 @@ def test_json_keys_find_rows_of_partitions_from_inside_structs(tmp_path: Path) -
     assert reject["reason"] == "Kafka key: partition field 'city' is missing"
 
 
+def test_tombstone_is_ordered_by_a_field_of_its_key_that_a_step_casts(tmp_path: Path) -> None:
+    steps = [
+        {"step": "select", "columns": ["id", "ts", "mail"]},
+        {"step": "cast", "columns": {"mail": "bigint"}},
+    ]
+    decode = {"tombstone_key": "json", "tombstone_ordering": "mail"}
+    pipeline = Pipeline(tmp_path, steps, decode, record_key="id", ordering="mail")
+    pipeline.write(order("a", 1, mail="5"), order("b", 1, mail="5"))
+    pipeline.write(({"id": "a", "mail": 4}, None), ({"id": "b", "mail": 6}, None))
+    assert [row["id"] for row in pipeline.read()] == ["a"]
+
+
 def test_record_of_several_rows_is_written_or_rejected_whole(tmp_path: Path) -> None:
     pipeline = Pipeline(
         tmp_path, EXPLODING, {"tombstones": "ignore"}, record_key=["id", "line"], ordering="ts"
