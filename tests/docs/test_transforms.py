@@ -17,7 +17,7 @@ from lakemark.storage import StorageLocation
 from streamer.config.load import load, validated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
-from tests.json_stream import InThisProcess, kafka_batch
+from tests.json_stream import InThisProcess, Record, kafka_batch
 from transforms.steps.expression import FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,10 @@ def test_the_query_of_the_page_runs(tmp_path: Path) -> None:
     (tmp_path / "orders.sql").write_text(query)
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(tree))
     sink, _ = open_sink(load(str(tmp_path / "pipeline.yaml")), cast(KafkaSource, Topic()))
-    records = [{"id": "1", "customer": {"name": "Ann"}, "is_test": False}, {"id": "2"}]
+    records: list[Record] = [
+        {"id": "1", "customer": {"name": "Ann"}, "is_test": False},
+        {"id": "2"},
+    ]
     result = sink.write(kafka_batch("shop_orders", 0, records), InThisProcess())
     assert (result.records, result.filtered) == (2, 1)
     (row,) = open_table(StorageLocation(str(tmp_path / "rows"))).scan().to_table().to_pylist()

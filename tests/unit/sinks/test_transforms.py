@@ -30,6 +30,8 @@ from tests.json_stream import InThisProcess, kafka_batch
 #: Key and value of a record; the value None is a tombstone.
 Message = tuple[object, object]
 
+Steps = Sequence[Mapping[str, object]]
+
 SCHEMA = {
     "id": "string",
     "place": "struct<city:string>",
@@ -39,7 +41,7 @@ SCHEMA = {
     "mail": "string",
     "items": "array<struct<sku:string,n:int>>",
 }
-STEPS: Sequence[Mapping[str, object]] = (
+STEPS: Steps = (
     {"step": "filter", "where": "count > 0 or _hoodie_is_deleted = true"},
     {"step": "flatten", "columns": ["place"]},
     {"step": "rename", "columns": {"id": "order_id", "place_city": "city", "ts": "at"}},
@@ -48,7 +50,7 @@ STEPS: Sequence[Mapping[str, object]] = (
     {"step": "hash", "columns": ["order_id", "mail"], "salt": "pepper"},
     {"step": "select", "columns": ["order_id", "city", "total", "mail", "at", IS_DELETED]},
 )
-EXPLODING: Sequence[Mapping[str, object]] = (
+EXPLODING: Steps = (
     {"step": "select", "columns": ["id", "ts", "items"]},
     {"step": "explode", "column": "items", "position": "line"},
     {"step": "flatten"},
@@ -67,7 +69,7 @@ class Pipeline:
     def __init__(
         self,
         folder: Path,
-        steps: Sequence[Mapping[str, object]],
+        steps: Steps,
         decode: Mapping[str, object] | None = None,
         **table: object,
     ) -> None:
@@ -86,7 +88,7 @@ class Pipeline:
         records = cast(pa.Table, batch.records)
         names = pa.array([_encode(key) for key, _ in messages], pa.binary())
         records = records.set_column(records.column_names.index("key"), "key", names)
-        batch = replace(batch, records=records)  # type: ignore[arg-type]
+        batch = replace(batch, records=records)
         self._offset += len(messages)
         sink = self.sink()
         sink.recover()
@@ -157,7 +159,7 @@ def test_rows_are_renamed_cast_computed_hashed_and_filtered(tmp_path: Path) -> N
         row["offset"]: (row["stage"], row["reason"]) for row in pipeline.read("_dead_letters")
     }
     assert rejects[1][0] == "transform"
-    assert rejects[1][1].startswith("transform.3.cast: column 'price' cannot be cast to decimal")
+    assert "transform.3.cast: column 'price' cannot be cast to decimal" in str(rejects[1][1])
     assert [rejects[n][0] for n in (4, 5)] == ["decode", "key"]
     (extra,) = pipeline.extras()
     assert len(extra[keys.TRANSFORM]) == 64
@@ -179,7 +181,7 @@ def test_tombstones_and_marked_rows_delete_the_renamed_and_hashed_key(tmp_path: 
 
 
 def test_mark_of_a_delete_counts_although_a_step_removes_its_column(tmp_path: Path) -> None:
-    steps = [{"step": "select", "columns": ["id", "ts"]}]
+    steps: Steps = [{"step": "select", "columns": ["id", "ts"]}]
     pipeline = Pipeline(tmp_path, steps, {"schema": SCHEMA}, record_key="id", ordering="ts")
     pipeline.write(order("a", 1), order("b", 1))
     pipeline.write((b"a", {"id": "a", "ts": 2, IS_DELETED: True}))
@@ -187,7 +189,7 @@ def test_mark_of_a_delete_counts_although_a_step_removes_its_column(tmp_path: Pa
 
 
 def test_json_keys_find_rows_of_partitions_from_inside_structs(tmp_path: Path) -> None:
-    steps = [
+    steps: Steps = [
         {"step": "flatten", "columns": ["place"]},
         {"step": "rename", "columns": {"place_city": "city"}},
         {"step": "cast", "columns": {"count": "string"}},
@@ -209,7 +211,7 @@ def test_json_keys_find_rows_of_partitions_from_inside_structs(tmp_path: Path) -
 
 
 def test_tombstone_is_ordered_by_a_field_of_its_key_that_a_step_casts(tmp_path: Path) -> None:
-    steps = [
+    steps: Steps = [
         {"step": "select", "columns": ["id", "ts", "mail"]},
         {"step": "cast", "columns": {"mail": "bigint"}},
     ]
@@ -248,7 +250,7 @@ def test_record_of_several_rows_is_written_or_rejected_whole(tmp_path: Path) -> 
 
 
 def test_rows_of_a_record_in_another_partition_reject_the_whole_record(tmp_path: Path) -> None:
-    steps = [
+    steps: Steps = [
         {"step": "select", "columns": ["id", "ts", "items"]},
         {"step": "explode", "column": "items"},
         {"step": "flatten", "columns": ["items"]},
@@ -282,9 +284,9 @@ def test_metadata_of_kafka_belongs_to_the_record_of_each_row(tmp_path: Path) -> 
 def test_existing_table_with_other_types_is_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
-    one = [{"step": "select", "columns": ["id", "count"]}]
+    one: Steps = [{"step": "select", "columns": ["id", "count"]}]
     Pipeline(tmp_path, one, record_key="id").write(order("a", 1))
-    other = [*one, {"step": "cast", "columns": {"count": "string"}}]
+    other: Steps = [*one, {"step": "cast", "columns": {"count": "string"}}]
     with pytest.raises(InvalidConfig, match="column count is int32 in table"):
         Pipeline(tmp_path, other, record_key="id").sink()
 
@@ -303,14 +305,14 @@ def test_changed_steps_are_recorded_but_not_the_secret(tmp_path: Path) -> None:
 
 
 def test_step_that_removes_the_operation_of_a_row_is_refused(tmp_path: Path) -> None:
-    steps = [{"step": "select", "columns": ["id"]}]
+    steps: Steps = [{"step": "select", "columns": ["id"]}]
     decode = {"schema": {**SCHEMA, OPERATION: "string"}}
     with pytest.raises(InvalidConfig, match="'_hoodie_operation' marks deletes, but the steps"):
         Pipeline(tmp_path, steps, decode, record_key="id").sink()
 
 
 def test_times_are_in_utc_if_text_has_no_zone(tmp_path: Path) -> None:
-    steps = [
+    steps: Steps = [
         {"step": "select", "columns": ["id", "mail"]},
         {"step": "cast", "columns": {"mail": "timestamp"}},
     ]
