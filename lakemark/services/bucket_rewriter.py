@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakemark.errors import Refused
 from lakemark.execution.interleave import read_ahead
+from lakemark.execution.runner import LocalRunner
 from lakemark.index.hash_ring import HashRing
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileGroupId, FileSlice
@@ -18,6 +19,9 @@ from lakemark.model.meta_columns import FILE_NAME, RECORD_KEY
 from lakemark.services.planned_files import planned_slice
 from lakemark.write.new_base_file import NewBaseFile
 from lakemark.write.write_context import WriteContext
+
+#: The number of files of one task that are encoded at the same time.
+_WRITERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,15 @@ class BucketRewriter:
         with ExitStack() as opened, closing(read_ahead(lambda: self._rows(task))) as arriving:
             for rows in arriving:
                 numbers = task.ring.buckets_of_keys(rows.column(RECORD_KEY), self.key_fields)
-                for number in np.unique(numbers).tolist():
+                found = np.unique(numbers).tolist()
+                for number in found:
                     if number not in files:
                         group = FileGroupId(path, task.ring.file_ids[number])
                         _check_expected(group, task)
                         files[number] = opened.enter_context(NewBaseFile(self.context, group))
-                    files[number].write(rows.filter(pa.array(numbers == number)))
-            return [files[number].close() for number in sorted(files)]
+                parts = [(files[n], rows.filter(pa.array(numbers == n))) for n in found]
+                LocalRunner(_WRITERS).map(_write, parts)
+            return LocalRunner(_WRITERS).map(NewBaseFile.close, [files[n] for n in sorted(files)])
 
     def _rows(self, task: RewriteTask) -> Iterator[pa.Table]:
         # Every row gets the new file's name, so the old names are not read.
@@ -84,6 +90,11 @@ class BucketRewriter:
                 self.log_sizes,
             )
             yield from self.context.reader.merge(current, kept)
+
+
+def _write(part: tuple[NewBaseFile, pa.Table]) -> None:
+    file, rows = part
+    file.write(rows)
 
 
 def _check_expected(group: FileGroupId, task: RewriteTask) -> None:

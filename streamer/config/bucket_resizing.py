@@ -35,8 +35,8 @@ class BucketResizingConfig(Section):
     def resize_policy(self, concurrency: ConcurrencyConfig) -> ResizePolicy | None:
         """Return the policy; None if this pipeline does not resize buckets.
 
-        At most one large bucket is rewritten between two batches, so that batches wait only
-        briefly.
+        At most one large bucket is rewritten between two batches. This takes about as long as a
+        compaction of the bucket.
         """
         enabled = concurrency.mode == "single_writer" if self.enabled is None else self.enabled
         return self.policy(self.split_above_bytes) if enabled else None
