@@ -20,6 +20,8 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.config.yaml_text import InvalidYaml, parse_yaml
 from transforms.schema_text import print_schema
 
+_AVRO_FILE = "Avro schema file, such as order.avsc"
+
 #: A parsed pipeline file: sections that contain settings and further sections.
 Tree = dict[str, object]
 
@@ -152,7 +154,8 @@ def _text_of_file(
         return None
     path = given[origin]
     if not isinstance(path, str) or not path:
-        message = "expected the path or the URL of a file, such as order.avsc or order.sql"
+        kind = "SQL file, such as order.sql" if setting == "query" else _AVRO_FILE
+        message = f"expected the path or the URL of an {kind}"
         raise ConfigError([Problem(f"{section_path}.{setting}.{origin}", message)])
     try:
         canonical_url(path)

@@ -54,6 +54,13 @@ OF_RECORDS = (
         _CONTRACT,
     ),
     Mutant(
+        "transforms/steps/filter.py",
+        'does not have is harmless."""\n        return Transformed(rows=rows)\n',
+        'does not have is harmless."""\n        return self.apply(rows)\n',
+        "a filter drops tombstones, so deleted rows stay in the table",
+        _TRANSFORMS,
+    ),
+    Mutant(
         "sinks/hudi/partition_rule.py",
         "np.flatnonzero(~np.isin(prepared.arrivals, rejected))",
         "np.setdiff1d(np.arange(changes.num_rows), found)",

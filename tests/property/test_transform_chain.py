@@ -68,6 +68,12 @@ def divide(row: Row) -> list[Row]:
     return [{**row, "ratio": None if row["id"] is None else 60 / row["id"]}]
 
 
+def invert(row: Row) -> list[Row]:
+    if row["numbers"] == 0:
+        raise Rejected
+    return [{**row, "inverse": None if row["numbers"] is None else 2 / row["numbers"]}]
+
+
 STEPS = {
     "cast": Modelled(Cast({"text": pa.int64()}), cast_text),
     "filter": Modelled(
@@ -76,6 +82,7 @@ STEPS = {
     "explode": Modelled(Explode("numbers"), explode),
     "explode all": Modelled(Explode("numbers", "position", keeps_empty=True), explode_all),
     "add": Modelled(Add({"ratio": "60 / id"}), divide),
+    "invert": Modelled(Add({"inverse": "2 / numbers"}), invert),
     "drop": Modelled(Drop(("text",)), lambda row: [{k: v for k, v in row.items() if k != "text"}]),
 }
 
@@ -87,7 +94,10 @@ def chains(draw: st.DrawFn) -> list[Modelled]:
         names.remove("explode all")
     if {"cast", "drop"} <= {*names} and names.index("drop") < names.index("cast"):
         names.remove("cast")
-    return [STEPS[name] for name in names]
+    exploding = [n for n, name in enumerate(names) if name.startswith("explode")]
+    if "invert" in names and not (exploding and exploding[0] < names.index("invert")):
+        names.remove("invert")
+    return [STEPS[name] for name in names or ["filter"]]
 
 
 def model(record: Row, steps: list[Modelled]) -> list[Row] | None:

@@ -100,9 +100,9 @@ class Step:
             raise TransformFault(self.name, f"an origin is not one of the {count} input rows")
         if np.any(np.diff(origins) < 0):
             raise TransformFault(self.name, "the output rows are not in the order of the input")
-        fates = np.zeros(count, np.int64)
-        for some in (np.unique(origins), rejected, done.filtered):
-            np.add.at(fates, some, 1)
+        fates = np.bincount(origins, minlength=count).clip(max=1)
+        for some in (rejected, done.filtered):
+            fates += np.bincount(some, minlength=count)
         if not np.all(fates == 1):
             row = int(np.flatnonzero(fates != 1)[0])
             fault = "has neither output rows nor a reason" if not fates[row] else "has two results"

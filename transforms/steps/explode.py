@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.errors import InvalidConfig
 from transforms.decode.decode_result import Indices
 from transforms.steps.columns import require_columns, require_new
-from transforms.steps.transform import Transform, Transformed
+from transforms.steps.transform import Transform, Transformed, no_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +47,19 @@ class Explode(Transform):
         """See ``Transform``."""
         lists = _one_chunk(rows.column(self.column))
         counts = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-        elements = lists.flatten()  # without the elements that null lists may hide
         is_empty = counts == 0
         sizes = np.where(is_empty, 1, counts) if self.keeps_empty else counts
         origins = np.repeat(np.arange(rows.num_rows), sizes)
-        starts = np.cumsum(sizes) - sizes
-        positions = np.arange(len(origins)) - starts[origins]
+        elements = lists.flatten()  # without the elements that null lists may hide
         if self.keeps_empty and is_empty.any():
             elements = elements.take(_with_gaps(origins, is_empty))
-        filtered = np.empty(0, np.int64) if self.keeps_empty else np.flatnonzero(is_empty)
         exploded = self._replace(rows.take(pa.array(origins)), elements)
         if self.position is not None:
-            hidden = pa.array(is_empty[origins])
-            exploded = exploded.append_column(
-                self._position_field, pa.array(positions.astype(np.int32), mask=hidden.to_numpy(
-                    zero_copy_only=False
-                )),
-            )  # fmt: skip
+            starts = np.cumsum(sizes) - sizes
+            positions = (np.arange(len(origins)) - starts[origins]).astype(np.int32)
+            column = pa.array(positions, mask=is_empty[origins])
+            exploded = exploded.append_column(self._position_field, column)
+        filtered = no_rows() if self.keeps_empty else np.flatnonzero(is_empty)
         return Transformed(rows=exploded, origins=origins, filtered=filtered)
 
     def key_sources(self, column: str, schema: pa.Schema) -> tuple[str, ...] | None:
@@ -94,7 +91,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return whole
 
 
-def _with_gaps(origins: Indices, is_empty: np.ndarray) -> pa.Array:
+def _with_gaps(origins: Indices, is_empty: npt.NDArray[np.bool_]) -> pa.Array:
     """Return for each row the index of its element; null for the row of an empty list."""
     has_none = is_empty[origins]
     return pa.array(np.cumsum(~has_none) - 1, mask=has_none)

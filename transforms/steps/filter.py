@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakemark.read.row_filter import referenced_columns
 from lakemark.read.where import parse_where
 from transforms.steps.transform import Transform, Transformed
 
@@ -31,18 +32,17 @@ class Filter(Transform):
 
     def apply(self, rows: pa.Table) -> Transformed:
         """See ``Transform``."""
-        numbered = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-        found = numbered.filter(parse_where(self.where, rows.schema))
-        origins = found.column(_ROW).to_numpy()
-        if len(origins) == rows.num_rows:
+        condition = parse_where(self.where, rows.schema)
+        tested = rows.select(referenced_columns(condition, rows.schema))
+        numbered = tested.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+        is_kept = np.zeros(rows.num_rows, np.bool_)
+        is_kept[numbered.filter(condition).column(_ROW).to_numpy()] = True
+        if is_kept.all():
             return Transformed(rows=rows)
-        if np.any(np.diff(origins) < 0):  # Arrow filters in threads
-            found = found.take(pa.array(np.argsort(origins)))
-            origins = np.sort(origins)
-        is_dropped = np.ones(rows.num_rows, np.bool_)
-        is_dropped[origins] = False
         return Transformed(
-            rows=found.drop_columns([_ROW]), origins=origins, filtered=np.flatnonzero(is_dropped)
+            rows=rows.filter(pa.array(is_kept)),
+            origins=np.flatnonzero(is_kept),
+            filtered=np.flatnonzero(~is_kept),
         )
 
     def key_sources(self, column: str, schema: pa.Schema) -> tuple[str, ...]:

@@ -108,9 +108,7 @@ class Mask(Transform):
 
 
 def _as_texts(schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:
-    return pa.schema(
-        [pa.field(f.name, pa.string()) if f.name in columns else f for f in schema]
-    )  # fmt: skip
+    return pa.schema([pa.field(f.name, pa.string()) if f.name in columns else f for f in schema])
 
 
 def _replace(

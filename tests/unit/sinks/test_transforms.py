@@ -197,9 +197,13 @@ def test_json_keys_find_rows_of_partitions_from_inside_structs(tmp_path: Path) -
         {"step": "drop", "columns": ["items", "id"]},
     ]
     pipeline = Pipeline(
-        tmp_path, steps, {"tombstone_ordering": "seen"}, record_key="key", partition_by="city",
+        tmp_path,
+        steps,
+        {"tombstone_ordering": "seen"},
+        record_key="key",
+        partition_by="city",
         ordering="ts",
-    )  # fmt: skip
+    )
     pipeline.write(order("a", 5), order("b", 5))
     for key in ("a", "b"):
         seen = 9 if key == "a" else 4
@@ -243,10 +247,25 @@ def test_record_of_several_rows_is_written_or_rejected_whole(tmp_path: Path) -> 
     assert rejects == {1: "transform", 5: "ordering"}
     (audit,) = pipeline.audits()
     assert audit == Audit(
-        offsets=7, records=7, written=2, merged=1, rejected=2, skipped=0, ignored=1, filtered=2,
+        offsets=7,
+        records=7,
+        written=2,
+        merged=1,
+        rejected=2,
+        skipped=0,
+        ignored=1,
+        filtered=2,
         added_rows=1,
-    )  # fmt: skip
+    )
     assert audit.written + audit.merged - audit.added_rows + 2 + 2 + 1 == audit.offsets
+
+
+def test_record_of_which_one_row_has_no_key_is_rejected_whole(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, EXPLODING, {"tombstones": "ignore"}, record_key="items_sku")
+    lines = [{"sku": "1", "n": 1}, {"sku": None, "n": 1}, {"sku": "2", "n": 1}]
+    result = pipeline.write(order("a", 1, items=lines), order("b", 1, items=lines[2:]))
+    assert result.rejected == 1
+    assert [(row["id"], row["items_sku"]) for row in pipeline.read()] == [("b", 2)]
 
 
 def test_rows_of_a_record_in_another_partition_reject_the_whole_record(tmp_path: Path) -> None:
@@ -256,13 +275,18 @@ def test_rows_of_a_record_in_another_partition_reject_the_whole_record(tmp_path:
         {"step": "flatten", "columns": ["items"]},
     ]
     pipeline = Pipeline(
-        tmp_path, steps, {"tombstones": "ignore"}, record_key="id", ordering="ts",
-        partition_by="items_sku", partition_change="reject",
-    )  # fmt: skip
+        tmp_path,
+        steps,
+        {"tombstones": "ignore"},
+        record_key="id",
+        ordering="ts",
+        partition_by="items_sku",
+        partition_change="reject",
+    )
     pipeline.write(order("a", 1, items=[{"sku": "x"}]))
-    result = pipeline.write(order("a", 2, items=[{"sku": "x"}, {"sku": "y"}]), order("b", 1, items=[
-        {"sku": "x"}
-    ]))  # fmt: skip
+    result = pipeline.write(
+        order("a", 2, items=[{"sku": "x"}, {"sku": "y"}]), order("b", 1, items=[{"sku": "x"}])
+    )
     assert result.rejected == 1
     assert sorted((row["id"], row["ts"]) for row in pipeline.read()) == [("a", 1), ("b", 1)]
 
@@ -272,8 +296,10 @@ def test_metadata_of_kafka_belongs_to_the_record_of_each_row(tmp_path: Path) -> 
         tmp_path, EXPLODING, {"tombstones": "ignore"}, record_key=["id", "line"], ordering="ts"
     )
     pipeline._tree["source"] = {
-        "bootstrap_servers": "b:1", "topic": "orders", "metadata_columns": ["offset"],
-    }  # fmt: skip
+        "bootstrap_servers": "b:1",
+        "topic": "orders",
+        "metadata_columns": ["offset"],
+    }
     pipeline.write(
         order("z", 1, items=[]), order("a", 1, items=[{"sku": "1", "n": 1}, {"sku": "2", "n": 1}])
     )

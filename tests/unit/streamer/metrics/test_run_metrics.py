@@ -107,6 +107,7 @@ def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
         offsets_skipped=3,
         rows_moved=1,
         duplicates=7,
+        filtered=2,
     )
     watched.metrics(written)
     watched.metrics(RecordsRejected(0, 2, "orders 0:7: no JSON", "/dead"))
@@ -116,6 +117,7 @@ def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
     assert watched("skipped_offsets_total") == 3
     assert watched("rows_moved_total") == 1
     assert watched("duplicates_dropped_total") == 7
+    assert watched("records_filtered_total") == 2
     assert watched("records_rejected_total") == 2
     assert watched("partition_changes_total") == 3
     assert watched("stage_seconds_total", stage="write") == 0.5

@@ -11,9 +11,7 @@ from lakemark.errors import InvalidConfig
 from transforms.steps.chain import TransformChain
 from transforms.steps.sql import Sql
 
-SCHEMA = pa.schema(
-    [("id", pa.string()), ("n", pa.int64()), ("seen", pa.timestamp("us", "UTC"))]
-)  # fmt: skip
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("seen", pa.timestamp("us", "UTC"))])
 ROWS = pa.table({"id": [str(n) for n in range(30)], "n": [*range(30)], "seen": [0] * 30}).cast(
     SCHEMA
 )
