@@ -124,3 +124,12 @@ def test_a_chain_does_the_same_as_one_record_at_a_time(
     wanted = [(n, row) for n, rows in enumerate(expected) for row in rows or []]
     found = list(zip(result.origins.tolist(), result.rows.to_pylist(), strict=True))
     assert found == wanted
+
+
+def test_other_rows_of_a_rejected_record_are_dropped() -> None:
+    records = [{"id": 1, "numbers": [1, 0, 2]}, {"id": 2, "numbers": [1, 2]}]
+    steps = [("explode", Explode("numbers")), ("add", Add({"inverse": "2 / numbers"}))]
+    result = TransformChain.build(steps, SCHEMA).apply(pa.Table.from_pylist(records, SCHEMA))
+    assert [*result.rejected] == [0]
+    assert result.origins.tolist() == [1, 1]
+    assert result.rows["inverse"].to_pylist() == [2.0, 1.0]
