@@ -61,6 +61,7 @@ class MetadataWriter:
         storage: Storage,
         instants: TimelineStore,
         opener: MetadataTableOpener | None = None,
+        properties: TableProperties | None = None,
     ) -> None:
         """Create the writer, which reads nothing before its first call.
 
@@ -68,9 +69,11 @@ class MetadataWriter:
             storage: the data table's root.
             instants: reads and writes the data table's timeline.
             opener: an opener that readers of this process share, so that each commit is read once.
+            properties: the properties by which commits are written, as of the opening of the table;
+                None if this writer commits no rows.
         """
         self._storage, self._instants = storage, instants
-        self._loader = WriterStateLoader(storage, instants, opener)
+        self._loader = WriterStateLoader(storage, instants, opener, properties)
         self._statistics = CommitStatistics(self._loader)
 
     @property
@@ -92,8 +95,8 @@ class MetadataWriter:
             Fenced: the instant was rolled back in the meantime.
             WriteConflict: another writer has added a record key of the commit to the record index;
                 or a secondary index was created after the commit began.
-            Refused: the version of the table was changed after it was opened; or the record index
-                was created after the commit began.
+            Refused: the version of the table, or what it logs for CDC queries, was changed after it
+                was opened; or the record index was created after the commit began.
             MetadataTableBehind: the metadata table cannot be continued, and the next start builds
                 it again.
             Unsupported: the metadata table cannot be continued, and the next start does not build

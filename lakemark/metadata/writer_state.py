@@ -20,7 +20,14 @@ from lakemark.config import keys
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
-from lakemark.errors import CorruptData, Retriable, SnapshotChanged, TableNotFound, Unsupported
+from lakemark.errors import (
+    CorruptData,
+    Refused,
+    Retriable,
+    SnapshotChanged,
+    TableNotFound,
+    Unsupported,
+)
 from lakemark.metadata.consistency import find_inconsistency
 from lakemark.metadata.index_definition import DEFINITIONS_PATH, read_definitions
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
@@ -101,6 +108,7 @@ class WriterStateLoader:
         storage: Storage,
         instants: TimelineStore,
         opener: MetadataTableOpener | None = None,
+        properties: TableProperties | None = None,
     ) -> None:
         """Create the loader, which reads nothing before its first call.
 
@@ -108,7 +116,9 @@ class WriterStateLoader:
             storage: the data table's root.
             instants: reads the data table's timeline.
             opener: an opener that readers of this process share, so that each commit is read once.
+            properties: see ``MetadataWriter``.
         """
+        self._opened_with = properties
         self.storage, self.instants = storage, instants
         self.opener = opener or MetadataTableOpener(storage)
         self.current: WriterState | None = None
@@ -129,6 +139,8 @@ class WriterStateLoader:
         state, self.current = self.current, None
         properties = check_same_version(self.storage, self.instants.version)
         check_allows(properties, purpose, self.storage.location.url)
+        if purpose is Purpose.WRITE:
+            self._check_logged_changes(properties)
         partitions = frozenset(properties.metadata_partitions)
         if not partitions:
             return None
@@ -141,6 +153,25 @@ class WriterStateLoader:
         if state is None or not is_same or completed - state.instants:
             state = self._read(properties, file, timeline, completed)
         return state
+
+    def _check_logged_changes(self, properties: TableProperties) -> None:
+        """Check that a commit has the ``.cdc`` files that the table needs.
+
+        Raises:
+            Refused: the table logs other changes than when it was opened.
+        """
+        known = self._opened_with
+        if known is None or properties.is_merge_on_read:
+            return
+        if (known.cdc_enabled, known.cdc_logging_mode) != (
+            properties.cdc_enabled,
+            properties.cdc_logging_mode,
+        ):
+            message = (
+                f"table {self.storage.location.url} logs other changes for CDC queries than when "
+                "it was opened (hoodie.table.cdc.*); open the table again, or restart the pipeline"
+            )
+            raise Refused(message)
 
     def _definitions_file(self, properties: TableProperties) -> ObjectInfo | None:
         has_keys = _RECORD_INDEX in properties.metadata_partitions

@@ -154,7 +154,7 @@ class OpenTable:
         """The writer that keeps the metadata table up to date."""
         from lakemark.metadata.metadata_writer import MetadataWriter
 
-        return MetadataWriter(self.storage, self.store, self.metadata_opener)
+        return MetadataWriter(self.storage, self.store, self.metadata_opener, self.properties)
 
     @property
     def first_ring_count(self) -> int | None:

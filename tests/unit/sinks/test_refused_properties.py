@@ -11,7 +11,7 @@ import pytest
 
 from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties, TableType
-from lakemark.errors import Unsupported
+from lakemark.errors import Refused, Unsupported
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import BucketIndex
 from lakemark.model.meta_columns import without_meta_columns
@@ -83,7 +83,7 @@ def test_property_that_appears_during_a_run_stops_the_next_commit(
 @pytest.mark.parametrize(
     ("table_type", "values"),
     [
-        (TableType.COPY_ON_WRITE, {keys.CDC_ENABLED: "true"}),
+        (TableType.COPY_ON_WRITE, {keys.KEY_GENERATOR_TYPE: "USER_PROVIDED"}),
         (TableType.MERGE_ON_READ, {keys.SLASH_SEPARATED_DATES: "true"}),
         (TableType.MERGE_ON_READ, {keys.KEY_GENERATOR_TYPE: "USER_PROVIDED"}),
     ],
@@ -98,6 +98,19 @@ def test_property_that_refuses_rows_stops_the_next_commit_of_rows_alone(
     compacted = to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
     assert bool(compacted) is (table_type is TableType.MERGE_ON_READ)
     assert contents(storage) == {"a": (2, 2)}
+
+
+def test_no_commit_lacks_change_data_after_it_was_enabled() -> None:
+    storage = new_table(TableType.COPY_ON_WRITE)
+    to = writer(storage)
+    commit(to, [Row("a", 2, 2)])
+    change(storage, {keys.CDC_ENABLED: "true"})
+    with pytest.raises(Refused, match="logs other changes for CDC queries"):
+        commit(to, [Row("a", 3, 3)])
+    again = writer(storage)
+    instant = commit(again, [Row("a", 4, 4)])
+    (stat,) = again.table.store.read_commit(instant).write_stats
+    assert stat.cdc_stats
 
 
 def test_index_that_is_being_built_is_not_trusted() -> None:
