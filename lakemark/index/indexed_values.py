@@ -22,6 +22,10 @@ from lakemark.metadata.secondary_index import SecondaryIndex
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.storage.storage import Storage
 
+#: If more record keys have the values, no slice is skipped: reading the slices is then cheaper than
+#: locating the keys.
+_MAX_LOCATED_KEYS = 100_000
+
 
 @dataclass(frozen=True)
 class IndexedValues:
@@ -49,18 +53,25 @@ class IndexedValues:
         file_ids = (one.group.file_id for one in slices)
         if self.is_merge_on_read and may_have_bucket_index(self.storage, file_ids):
             return slices
-        return [one for one in slices if one.group in self._groups]
+        groups = self._groups
+        return slices if groups is None else [one for one in slices if one.group in groups]
 
     @cached_property
-    def _groups(self) -> frozenset[FileGroupId]:
+    def _groups(self) -> frozenset[FileGroupId] | None:
+        """The file groups with the values; None if the values are too common."""
         found = [
             self._locate(SecondaryIndex(self.metadata, partition), texts)
             for partition, texts in self.texts.items()
         ]
-        return frozenset.intersection(*found)
+        known = [groups for groups in found if groups is not None]
+        return frozenset.intersection(*known) if known else None
 
-    def _locate(self, index: SecondaryIndex, texts: Iterable[str | None]) -> frozenset[FileGroupId]:
+    def _locate(
+        self, index: SecondaryIndex, texts: Iterable[str | None]
+    ) -> frozenset[FileGroupId] | None:
         record_keys = index.lookup(texts).column("record_key").combine_chunks()
+        if len(record_keys) > _MAX_LOCATED_KEYS:
+            return None
         located = RecordIndex(self.metadata).lookup(record_keys)
         paths, file_ids = (
             located.column(name).to_pylist() for name in ("partition_path", "file_id")

@@ -134,6 +134,7 @@ class CachedSnapshot:
         if self._timeline is None or timeline.instants != self._timeline.instants:
             check_same_version(self._storage, self._store.version)
             self._timeline, self._view, self._parts = timeline, None, None
+            self._metadata = None  # its indexes describe the older timeline
 
     def forget_metadata(self) -> bool:
         """Drop everything that is loaded if it depends on an open metadata table.

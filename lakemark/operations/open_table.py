@@ -432,10 +432,11 @@ class OpenTable:
         from lakemark.index.bucket import may_have_bucket_index
         from lakemark.metadata.record_index import RecordIndex
 
+        file_ids = [one.group.file_id for one in self.view().latest_slices()]
+        # Opened after the view, so that both have the same timeline.
         metadata = self.snapshot.metadata_with(PartitionKind.RECORD_INDEX)
         if metadata is None:
             return None
-        file_ids = (one.group.file_id for one in self.view().latest_slices())
         if self.properties.is_merge_on_read and may_have_bucket_index(self.storage, file_ids):
             return None
         return RecordIndex(metadata)

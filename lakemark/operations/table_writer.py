@@ -13,7 +13,7 @@ from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.errors import Retriable, SnapshotChanged, Unsupported, WriteConflict
+from lakemark.errors import Refused, Retriable, SnapshotChanged, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.global_keys import MovedChanges, move_rows
 from lakemark.index.index import Index, NewKeysIndex
@@ -558,6 +558,7 @@ class TableWriter:
             check_types(self._secondary, self.schema, self.table.location.url)
 
     def _check_columns_of(self, metadata: CommitMetadata) -> None:
+        self._check_same_keys(metadata)
         text = metadata.extra_metadata.get(keys.SCHEMA)
         if not text or text == self._schema_text:
             return
@@ -569,6 +570,22 @@ class TableWriter:
                 "because another writer added or changed them; write the batch again"
             )
             raise WriteConflict(message)
+
+    def _check_same_keys(self, metadata: CommitMetadata) -> None:
+        """Check that no other writer keeps keys unique in the whole table if we do not.
+
+        Raises:
+            Refused: our commit could add a key that has a row in another partition.
+        """
+        settings = self.settings
+        is_global = metadata.extra_metadata.get(keys.INDEX) == keys.GLOBAL_LOOKUP
+        if is_global and settings.looks_up_keys and not settings.global_keys:
+            message = (
+                f"another writer of table {self.table.location.url} began to keep each record key "
+                "unique in the whole table; open the table with partition_change='move', or set "
+                "table.partition_change: move in the pipeline"
+            )
+            raise Refused(message)
 
     def _united(self, avro_text: str) -> pa.Schema:
         """Return the columns of another commit, followed by those that only this writer has.

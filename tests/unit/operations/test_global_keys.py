@@ -358,3 +358,30 @@ def test_moves_are_refused_with_partial_updates(tmp_path: Path) -> None:
 def test_unknown_rule_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="partition_change"):
         lakemark.open(tmp_path, partition_change="stay")
+
+
+def test_a_delete_finds_a_key_that_another_writer_added_to_the_record_index(
+    tmp_path: Path,
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path / "orders")))
+    make(storage, indexes=["record_index"])
+    commit(lookup_writer(storage), [Row("a", 1, 1)])
+    url = storage.location.url
+    ours = lakemark.open(url)
+    assert ours.scan(where="id = 'a'").to_table().num_rows == 1
+    lakemark.open(url).upsert(rows(("b", "south", 1)))
+    ours.delete(["b"])
+    assert lakemark.open(url).scan().to_table().column("id").to_pylist() == ["a"]
+
+
+def test_a_writer_that_allows_double_keys_stops_when_another_begins_to_move_rows(
+    tmp_path: Path,
+) -> None:
+    url = str(tmp_path / "orders")
+    created = lakemark.create(
+        url, schema=SCHEMA, record_key="id", partition_by="region", ordering="ts", index="lookup"
+    )
+    created.upsert(rows(("a", "north", 1)))
+    lakemark.open(url, partition_change="move").upsert(rows(("b", "north", 1)))
+    with pytest.raises(Refused, match="partition_change='move'"):
+        created.upsert(rows(("a", "south", 2)))
