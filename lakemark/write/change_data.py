@@ -41,13 +41,14 @@ class RowChanges:
     The streams of a merge pass through this object. The changed rows are held in memory.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, only_adds: bool = False) -> None:
         """Create an empty object.
 
         Args:
             schema: the columns of the table, meta columns first.
+            only_adds: whether each change becomes a row of its own, even if its key is stored.
         """
-        self._schema = schema
+        self._schema, self._only_adds = schema, only_adds
         self._keys: list[pa.Array] = []
         self._has_all_keys = self._has_missed_rows = False
         self._before: list[pa.Table] = []
@@ -64,7 +65,9 @@ class RowChanges:
     def each_stored(self, stored: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield the rows of the base file before the commit; rows that may change are noted."""
         for rows in stored:
-            if self._has_all_keys:
+            if self._only_adds:
+                pass  # stored rows stay as they are
+            elif self._has_all_keys:
                 self._before.append(_with_keys(rows, self._all_keys()))
             else:  # a large merge reads changes and rows at the same time
                 self._has_missed_rows = True
@@ -74,6 +77,8 @@ class RowChanges:
         """Note merged rows. A row without a commit time is new or changed."""
         is_changed = rows.column(COMMIT_TIME).is_null()
         self._after.append(rows.select(self._schema.names).filter(is_changed))
+        if self._only_adds:
+            return
         kept = rows.select([RECORD_KEY]).filter(pc.invert(is_changed))
         self._unchanged += _with_keys(kept, self._all_keys()).column(RECORD_KEY).chunks
 

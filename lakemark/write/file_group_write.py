@@ -267,7 +267,7 @@ def _rewrite_base_file(
         merged = _merge(context, task, stored, changes)
         stat = write_base_file(context, current.group, merged, replaces=current, written=[after])
         return after.describe_changes(stat, before)
-    rows = RowChanges(context.schema)
+    rows = RowChanges(context.schema, only_adds=task.is_insert)
     merged = _merge(context, task, rows.each_stored(stored), rows.each_change(changes))
     stat = write_base_file(context, current.group, merged, replaces=current, written=[after, rows])
     changed = rows.finish(lambda: context.reader.read(current))

@@ -73,7 +73,7 @@ def find_transform_problems(
         return
     assert chain is not None, steps
     yield from _output_problems(source, table, chain)
-    if decode.tombstones != "ignore":
+    if decode.tombstones != "ignore" and not table.inserts:
         yield from _key_problems(decode, table, chain)
 
 
@@ -99,7 +99,9 @@ def _key_problems(
 ) -> Iterator[Problem]:
     """Yield problems of key columns that cannot be computed from the key of a tombstone."""
     fields: dict[str, None] = {}
-    for name in (*table.record_key, *table.partition_columns):
+    # A pipeline that moves rows finds the row of a tombstone by its record key alone.
+    partition = () if table.moves_rows else table.partition_columns
+    for name in (*table.record_key, *partition):
         try:
             fields |= dict.fromkeys(chain.key_sources(name))
         except InvalidStep as error:

@@ -26,11 +26,13 @@ def reject_failing_rows(
         errors: the errors that mean that at least one row is at fault.
     """
     parts, rejected = compute_in_parts(compute, rows, errors)
+    # A function may choose types by the values of a part, such as null for a part without values.
+    whole = pa.concat_tables([part for _, part in parts], promote_options="permissive")
     if not rejected:
-        return Transformed(rows=pa.concat_tables([part for _, part in parts]))
+        return Transformed(rows=whole)
     origins = [np.arange(first, first + part.num_rows) for first, part in parts]
     return Transformed(
-        rows=pa.concat_tables([part for _, part in parts]),
+        rows=whole,
         origins=np.concatenate(origins),
         rejected=rejected,
     )

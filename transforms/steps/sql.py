@@ -78,7 +78,7 @@ class Sql(Transform):
         connection = _connection()
         query = RowQuery.parse(connection, self.query).to_sql(connection, filters=filters)
         numbered = rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))
-        errors = (duckdb.DataError, duckdb.InvalidInputException)
+        errors = (duckdb.DataError, duckdb.InvalidInputException, duckdb.OutOfMemoryException)
         parts, rejected = compute_in_parts(
             lambda some: _run(connection, query, some, is_numbered=True), numbered, errors
         )

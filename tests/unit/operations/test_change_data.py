@@ -166,6 +166,15 @@ def test_inserts_into_a_small_file_of_a_lookup_table_are_logged() -> None:
     assert listed(table, begin) == [("i", "b", None, 2)]
 
 
+def test_an_insert_of_a_stored_key_is_logged_as_an_insert() -> None:
+    table = create("data_before_after", "copy_on_write", index="lookup", buckets=4)  # type: ignore[arg-type]
+    table.upsert(rows(("a", "n", 1, 1)))
+    begin = reopen(table.location).timeline.completed()[-1].requested_at
+    table.insert(rows(("a", "n", 2, 2)))
+    assert listed(table, begin) == [("i", "a", None, 2)]
+    assert table.scan().to_table().num_rows == 2
+
+
 def test_version_6_merge_on_read_is_refused() -> None:
     with pytest.raises(lakemark.Unsupported, match="no CDC queries of merge-on-read tables"):
         create("data_before", "merge_on_read", 6)

@@ -150,6 +150,17 @@ def test_key_that_a_tombstone_cannot_name_is_refused() -> None:
     assert config(exploded, table=table, decode={"tombstones": "ignore"}).transform
 
 
+def test_keys_of_tombstones_need_no_partition_if_rows_move_and_nothing_if_they_are_inserted() -> (
+    None
+):
+    moves = {"partition_by": ["text"], "partition_change": "move", "ordering": ["ts"]}
+    renamed = {"step": "rename", "columns": {"l": "list"}}
+    assert config(renamed, table=moves, decode={"tombstone_key": "raw"}).transform
+    exploded = {"step": "explode", "column": "l"}
+    inserts = {"record_key": "l", "operation": "insert"}
+    assert config(exploded, table=inserts).transform
+
+
 def test_columns_after_the_steps_are_the_columns_of_the_table() -> None:
     renamed = {"step": "rename", "columns": {"id": "key"}}
     flat = {"step": "flatten"}

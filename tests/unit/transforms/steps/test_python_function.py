@@ -39,6 +39,18 @@ def test_rows_for_which_the_function_fails_alone_are_rejected(tmp_path: Path) ->
     assert result.rows["m"].to_pylist() == [12 // (n - 3) for n in range(20) if n != 3]
 
 
+def test_parts_in_which_the_function_finds_other_types_are_united(tmp_path: Path) -> None:
+    body = (
+        "return pa.table({'m': pa.array("
+        "[12 // (n - 3) if n == 2 else None for n in rows['n'].to_pylist() if n - 3 or 1 // 0], "
+        "None if rows.num_rows else pa.int64())})"
+    )
+    chain = TransformChain.build([("transform.0.python", function(tmp_path, body))], SCHEMA)
+    result = chain.apply(ROWS)
+    assert [*result.rejected] == [3]
+    assert result.rows["m"].to_pylist() == [-12 if n == 2 else None for n in range(20) if n != 3]
+
+
 def test_executor_without_the_file_calls_the_function(tmp_path: Path) -> None:
     step = function(tmp_path, "return rows.append_column('m', rows['n'])")
     sent = tmp_path / "step"
