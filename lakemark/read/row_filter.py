@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
+from lakemark.model.meta_columns import RECORD_KEY
+
 _PARQUET = ds.ParquetFileFormat()
 
 #: Arrow's text for a column that is referenced by position.
@@ -66,3 +68,8 @@ def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schem
 def filter_rows(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
     """Return the rows for which a condition is true, not those for which it is null."""
     return rows if condition is None else rows.filter(condition)
+
+
+def filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+    """Return the rows with one of these record keys."""
+    return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))

@@ -25,6 +25,7 @@ from lakemark.log.parquet_format import MAX_BLOCK_BYTES
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileGroupId, join
 from lakemark.model.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY, without_meta_columns
+from lakemark.read.row_filter import filter_keys
 from lakemark.write.markers import create_marker
 from lakemark.write.row_groups import divide_rows
 from lakemark.write.write_context import WriteContext
@@ -68,7 +69,7 @@ class RowChanges:
             if self._only_adds:
                 pass  # stored rows stay as they are
             elif self._has_all_keys:
-                self._before.append(_with_keys(rows, self._all_keys()))
+                self._before.append(filter_keys(rows, self._all_keys()))
             else:  # a large merge reads changes and rows at the same time
                 self._has_missed_rows = True
             yield rows
@@ -80,7 +81,7 @@ class RowChanges:
         if self._only_adds:
             return
         kept = rows.select([RECORD_KEY]).filter(pc.invert(is_changed))
-        self._unchanged += _with_keys(kept, self._all_keys()).column(RECORD_KEY).chunks
+        self._unchanged += filter_keys(kept, self._all_keys()).column(RECORD_KEY).chunks
 
     def finish(self, read_stored: Callable[[], Iterable[pa.Table]]) -> pa.Table:
         """Return the changes: updated and inserted rows, and then deleted ones.
@@ -93,7 +94,7 @@ class RowChanges:
             are structs without meta columns, or null.
         """
         if self._has_missed_rows:
-            self._before = [_with_keys(rows, self._all_keys()) for rows in read_stored()]
+            self._before = [filter_keys(rows, self._all_keys()) for rows in read_stored()]
         before, after = self._joined(self._before), self._joined(self._after)
         unchanged = pa.chunked_array(self._unchanged, pa.string())
         before = before.filter(pc.invert(pc.is_in(before.column(RECORD_KEY), unchanged)))
@@ -217,7 +218,3 @@ def _images(rows: pa.Table) -> pa.StructArray:
 
 def _image_type(schema: pa.Schema) -> pa.DataType:
     return pa.struct(list(without_meta_columns(schema)))
-
-
-def _with_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
-    return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))

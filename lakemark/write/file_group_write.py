@@ -29,8 +29,8 @@ from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import LogFileName, write_token
 from lakemark.model.file_slice import FileGroupId, FileSlice, LogFile, join
 from lakemark.model.key_changes import KeyChanges
-from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.projection import conform
+from lakemark.read.row_filter import filter_keys
 from lakemark.storage import Storage
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partition_metafile
 from lakemark.write.change_data import RowChanges, write_change_data
@@ -169,7 +169,7 @@ def _resolve(
     def read_current(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
         nothing = context.schema.empty_table().select(list(columns))
         rows = context.reader.read(file_slice, columns) if file_slice else ()
-        return pa.concat_tables([nothing, *(_filter_keys(batch, keys) for batch in rows)])
+        return pa.concat_tables([nothing, *(filter_keys(batch, keys) for batch in rows)])
 
     return resolve_partial_rows(
         _combine_blocks(together),
@@ -178,10 +178,6 @@ def _resolve(
         completes_rows=appends and context.merge.mode is MergeMode.COMMIT_TIME,
         max_column_sets=MAX_COLUMN_SETS if appends else None,
     )
-
-
-def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
-    return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))
 
 
 def _create_base_file(

@@ -30,6 +30,7 @@ from lakemark.read.cdc.image_text import AVRO, JACKSON
 from lakemark.read.cdc.logged_changes import read_logged_changes
 from lakemark.read.cdc.plan import CdcPlan, ChangeSplit, Inference
 from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.row_filter import filter_keys
 
 SCHEMA = pa.schema([(name, pa.string()) for name in ("op", "ts_ms", "before", "after")])
 
@@ -91,10 +92,10 @@ class _SplitChanges:
         upserts, deletes = changes.filter(pa.array(is_upsert)), changes.filter(pa.array(~is_upsert))
         index = ChangeIndex(upserts, self.reader.merger)
         for rows in self._read_before():
-            for images in _print_images(_filter_keys(rows, deletes.column(RECORD_KEY))):
+            for images in _print_images(filter_keys(rows, deletes.column(RECORD_KEY))):
                 yield self._make_batch(DELETE, before=images)
             yield from self._infer_updates(
-                _filter_keys(rows, upserts.column(RECORD_KEY)), index, upserts
+                filter_keys(rows, upserts.column(RECORD_KEY)), index, upserts
             )
         columns = [name for name in changes.column_names if name not in CHANGE_COLUMNS]
         for images in _print_images(index.insert_unmatched(columns).rows):
@@ -149,7 +150,7 @@ class _SplitChanges:
                 )
 
     def _read_rows(self, keys: pa.ChunkedArray, state: FileSlice | None) -> pa.Table:
-        rows = [] if state is None else [_filter_keys(r, keys) for r in self.reader.read(state)]
+        rows = [] if state is None else [filter_keys(r, keys) for r in self.reader.read(state)]
         return pa.concat_tables([self.reader.schema.empty_table(), *rows])
 
     def _find_images(self, keys: pa.Array, rows: pa.Table, is_there: pa.Array) -> pa.Array:
@@ -222,11 +223,6 @@ def _records(rows: pa.RecordBatch | pa.Table) -> pa.StructArray:
 def _logged_text(changes: pa.RecordBatch, column: str) -> pa.Array:
     """Return records as Avro prints them; a missing record becomes the text ``null``."""
     return pc.fill_null(AVRO.text(changes.column(column)), "null")
-
-
-def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
-    """Return the rows with one of the keys."""
-    return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys.combine_chunks()))
 
 
 def _find_differences(older: pa.Table, newer: pa.Table) -> pa.Array:
