@@ -10,7 +10,7 @@ from itertools import pairwise, product
 from uuid import uuid4
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakemark.schema.evolution import Proposal, ValueKind, common_type, evolve
@@ -212,6 +212,7 @@ WIDER: st.SearchStrategy[WiderValues] = st.sampled_from(["reject", "evolve", "re
 
 @settings(max_examples=examples(40), deadline=None)
 @given(BATCHES, UNKNOWN, WIDER, st.booleans())
+@example([[{"f": 0, "x": [{}], "id": "a"}]], "evolve", "reject", False)
 def test_every_record_becomes_an_equal_row_or_a_reject(
     batches: list[list[dict[str, object]]],
     unknown: UnknownFields,
@@ -302,9 +303,16 @@ def _merged(row: Mapping[str, object], rescued: Mapping[str, object]) -> dict[st
 
 
 def plain(fields: Mapping[str, object]) -> dict[str, object]:
-    """Drop nulls and empty values."""
+    """Drop nulls and values without content, for which no column is added."""
     kept = {name: _plain(value) for name, value in present(fields).items()}
-    return {name: value for name, value in kept.items() if value not in ({}, [])}
+    return {name: value for name, value in kept.items() if _has_content(value)}
+
+
+def _has_content(value: object) -> bool:
+    """Whether a value has a type: an array has none if all its elements are empty."""
+    if isinstance(value, list):
+        return any(map(_has_content, value))
+    return value != {}
 
 
 def _plain(value: object) -> object:

@@ -202,6 +202,7 @@ class TableScenario:
         makes_metadata: see ``Scenario``.
         is_shared: whether the process expects other writers.
         looks_up: whether the table has a lookup index instead of a bucket index.
+        global_keys: whether the keys of a table with a lookup index are unique in the whole table.
         has_rings: whether the table has consistent hashing instead of a bucket index.
     """
 
@@ -214,6 +215,7 @@ class TableScenario:
     makes_metadata: bool = False
     is_shared: bool = False
     looks_up: bool = False
+    global_keys: bool = False
     has_rings: bool = False
 
     def create_tables(self, root: StorageLocation) -> None:
@@ -251,7 +253,7 @@ class TableScenario:
         to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
         if self.looks_up:
-            to.settings = replace(to.settings, index=None)
+            to.settings = replace(to.settings, index=None, global_keys=self.global_keys)
         if self.has_rings:
             to.settings = replace(to.settings, index=None, first_ring_count=FIRST_BUCKETS)
         if to.table.version.is_written and not to.table.timeline.pending(Action.RESTORE):
@@ -1018,10 +1020,10 @@ SCENARIOS: dict[str, Scenario] = {
         is_shared=True,
     ),
     "row moves to another partition": TableScenario(
-        looked_up(1), move_row, has_ingested(2), _OF_MOVE, looks_up=True
+        looked_up(1), move_row, has_ingested(2), _OF_MOVE, looks_up=True, global_keys=True
     ),
     "row moves to another partition, copy-on-write": TableScenario(
-        looked_up(1, _COW), move_row, has_ingested(2), _OF_MOVE, looks_up=True
+        looked_up(1, _COW), move_row, has_ingested(2), _OF_MOVE, looks_up=True, global_keys=True
     ),
     "move to another partition with a record index": TableScenario(
         looked_up(1, indexes=MAINTAINED_INDEXES),
@@ -1029,6 +1031,7 @@ SCENARIOS: dict[str, Scenario] = {
         has_ingested(2),
         _OF_MOVE,
         looks_up=True,
+        global_keys=True,
     ),
     "compaction": TableScenario(committed(2), compact, is_compacted, is_shared=True),
     "asynchronous compaction during a batch": TableScenario(

@@ -251,14 +251,13 @@ def test_records_of_many_chunks_are_folded_in_their_order(monkeypatch: pytest.Mo
 
 
 def test_key_with_two_rows_is_refused_by_name() -> None:
-    stream = new_stream()
-    stream.write([row("a", "x", 1)])
-    doubling = new_stream(location=stream.location)
+    doubling = new_stream()
     doubling.partition_change = PartitionChange.ALLOW
     doubling.__post_init__()
+    doubling.write([row("a", "x", 1)])
     doubling.write([row("a", "y", 2)])
     with pytest.raises(Refused, match=r"'a' has a row in each of the file groups .*unique"):
-        new_stream(location=stream.location).write([row("a", "z", 3)])
+        new_stream(location=doubling.location).write([row("a", "z", 3)])
 
 
 @pytest.mark.parametrize("table_type", TableType)
