@@ -42,6 +42,8 @@ class MetadataTable:
         definitions: definitions of the indexes, by partition.
         inconsistency: why the metadata table's timeline does not match the data table's; None if
             the timelines match.
+        may_have_later_commits: whether base files may contain commits that the data table's
+            timeline lacks; see ``lakemark.metadata.merged_commits``.
         find_file_mismatch: returns how the files of a partition differ from those that the commits
             recorded; None if they do not differ.
     """
@@ -51,6 +53,7 @@ class MetadataTable:
     rows: SliceRows
     definitions: Mapping[str, IndexDefinition] = field(default_factory=dict)
     inconsistency: str | None = None
+    may_have_later_commits: bool = False
     find_file_mismatch: Callable[[str], str | None] = lambda _: None
 
     def partitions_of_kind(self, kind: PartitionKind) -> list[str]:
@@ -60,12 +63,15 @@ class MetadataTable:
     def usable_partitions(self, kind: PartitionKind) -> list[str]:
         """Return the partitions of a kind that may be used; this lists the partitions' files.
 
-        The result is empty if the metadata table's timeline does not match the data table's.
+        The result is empty if the metadata table's timeline does not match the data table's, or if
+        the partitions may describe later rows than those on the data table's timeline.
 
         Raises:
             SnapshotChanged: the metadata table was changed in the meantime; open it again.
         """
         if self.inconsistency is not None:
+            return []
+        if kind.describes_latest_rows and self.may_have_later_commits:
             return []
         return [p for p in self.partitions_of_kind(kind) if self.find_file_mismatch(p) is None]
 

@@ -9,6 +9,7 @@ from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import CorruptData, SnapshotChanged, TableNotFound
 from lakemark.metadata.consistency import find_inconsistency_for_readers
 from lakemark.metadata.index_definition import read_definitions
+from lakemark.metadata.merged_commits import may_have_merged_later_commits
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.recorded_files import RecordedFiles
 from lakemark.metadata.slice_rows import SliceRows
@@ -74,6 +75,7 @@ class MetadataTableOpener:
             SliceRows(own, valid, store.version),
             read_definitions(self.storage),
             find_inconsistency_for_readers(timeline, own_timeline),
+            may_have_merged_later_commits(timeline, own_timeline),
             files.find_mismatch,
         )
 

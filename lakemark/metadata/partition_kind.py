@@ -32,6 +32,14 @@ class PartitionKind(Enum):
     def __init__(self, stored_name: str, payload: str) -> None:
         self.stored_name, self.payload = stored_name, payload
 
+    @property
+    def describes_latest_rows(self) -> bool:
+        """Whether the records describe the table's latest rows, not files, which never change.
+
+        See ``lakemark.metadata.merged_commits``.
+        """
+        return self in (PartitionKind.RECORD_INDEX, PartitionKind.SECONDARY_INDEX)
+
     @classmethod
     def of(cls, partition: str) -> PartitionKind:
         """Return the kind of a partition, by the partition's name.

@@ -18,6 +18,7 @@ from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
 from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.model.action import Action
 from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata
@@ -118,8 +119,25 @@ class CachedSnapshot:
         if self._metadata is None:
             timeline = self.timeline  # loaded first, because its instants show the time zone
             self._metadata = self._opener.open(self.properties, timeline, self._store.clock)
+        if kind.describes_latest_rows:
+            self._check_for_later_commits()
         metadata = self._metadata
         return metadata if metadata is not None and metadata.usable_partitions(kind) else None
+
+    def _check_for_later_commits(self) -> None:
+        """Find out whether the metadata table has commits that ``timeline`` lacks, if that is open.
+
+        The timeline is loaded again only if the metadata table was compacted, or if an index was
+        built, after ``timeline`` was loaded. If nothing but cleans has completed since, the base
+        files contain no later commit.
+        """
+        metadata = self._metadata
+        if metadata is None or not metadata.may_have_later_commits:
+            return
+        known = set(self.timeline.instants)
+        completed = (i for i in self._store.load().completed() if i.action is not Action.CLEAN)
+        if known.issuperset(completed):
+            self._metadata = replace(metadata, may_have_later_commits=False)
 
     def refresh(self, loaded: Timeline | None = None) -> None:
         """Load the timeline; keep the view only if the timeline has not changed.
