@@ -124,3 +124,26 @@ def test_apache_returns_the_changes_that_lakemark_logged(
     assert listed(oracle.read(path, "incremental", CDC)) == sorted(expected, key=str)
     ours = open_table(StorageLocation(str(path))).changes("000").to_reader().read_all()
     assert listed(ours) == sorted(expected, key=str)
+
+
+def test_late_changes_in_logs_are_changes_for_both_even_if_they_have_no_effect(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    path = tmp_path / "trips"
+    oracle.write(path, rows(("a", "n", 1), ("b", "n", 4)), TRIPS)
+    own = LakemarkWriter.open(path, TRIPS, SCHEMA)
+    own.delete(rows(("a", "n", 5)))
+    own.upsert(rows(("a", "n", 3)))
+    own.delete(rows(("b", "n", 2)))
+    expected: list[Change] = [
+        ("i", "a", None, 1),
+        ("i", "b", None, 4),
+        ("d", "a", 1, None),
+        ("i", "a", None, 3),
+        ("d", "b", 4, None),
+    ]
+    assert listed(oracle.read(path, "incremental", CDC)) == sorted(expected, key=str)
+    table = open_table(StorageLocation(str(path)))
+    ours = table.changes("000").to_reader().read_all()
+    assert listed(ours) == sorted(expected, key=str)
+    assert table.scan(columns=["id"]).to_table()["id"].to_pylist() == ["b"]

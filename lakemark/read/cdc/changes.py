@@ -3,10 +3,15 @@
 The columns are those of Apache Hudi 1.2.0 on Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of
 the commit), ``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
 
-A log is compared with the earlier state of its file group. A delete in the log always applies,
+A log is compared with the earlier rows of its file group. A delete in the log always applies,
 whatever its ordering value. An upsert that is older than the current row (by ordering value)
-changes nothing. Only the changes of one commit in one file group are held in memory; the rows of
-the earlier state are streamed.
+changes nothing. But an upsert of a key without a row is an insert, even if it is older than an
+earlier delete of the key, so that a snapshot query does not return it. Apache Hudi does the same in
+all three cases, because ``beforeImageRecords`` contains rows only, and because it merges only
+upserts with them (``loadNextLogRecord``).
+
+Only the changes of one commit in one file group are held in memory; the rows of the earlier state
+are streamed.
 """
 
 from __future__ import annotations
