@@ -7,7 +7,8 @@ skipped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
+from lakemark.errors import InvalidConfig
 from lakemark.model.meta_columns import RECORD_KEY
 
 _PARQUET = ds.ParquetFileFormat()
@@ -45,6 +47,9 @@ def may_match(
         guarantees: one expression for each file, such as ``(a >= 1) & (a <= 5)``, that is true for
             all rows of the file.
         schema: the columns of the condition and the guarantees.
+
+    Raises:
+        InvalidConfig: as for ``filter_rows``.
     """
     nowhere = LocalFileSystem()  # the files exist only by name and are never opened
     fragments = [
@@ -52,7 +57,8 @@ def may_match(
         for number, guarantee in enumerate(guarantees)
     ]
     dataset = ds.FileSystemDataset(fragments, schema, _PARQUET, nowhere)
-    left = {fragment.path for fragment in dataset.get_fragments(filter=condition)}
+    with _typed_errors(condition):
+        left = {fragment.path for fragment in dataset.get_fragments(filter=condition)}
     return [str(number) in left for number in range(len(guarantees))]
 
 
@@ -66,8 +72,33 @@ def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schem
 
 
 def filter_rows(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
-    """Return the rows for which a condition is true, not those for which it is null."""
-    return rows if condition is None else rows.filter(condition)
+    """Return the rows for which a condition is true, not those for which it is null.
+
+    Raises:
+        InvalidConfig: Arrow cannot evaluate the condition on these rows.
+    """
+    if condition is None:
+        return rows
+    with _typed_errors(condition):
+        return rows.filter(condition)
+
+
+@contextmanager
+def _typed_errors(condition: pc.Expression) -> Iterator[None]:
+    """Convert Arrow's error about values that a condition cannot be evaluated on.
+
+    The usual reason is a comparison of an integer column with a float: Arrow converts the integers
+    to floats, and refuses integers that a float cannot represent exactly. An expression cannot be
+    taken apart, so the comparison cannot be replaced by an exact one.
+    """
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        message = (
+            f"condition {condition} cannot be evaluated: {str(error).splitlines()[0]}; compare "
+            "an integer column with an integer (7, not 7.0), or cast the column in the condition"
+        )
+        raise InvalidConfig(message) from error
 
 
 def filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:

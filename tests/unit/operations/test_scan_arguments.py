@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lakemark
@@ -40,3 +41,13 @@ def test_wrong_type_is_refused_with_the_right_one(
 def test_lists_and_tuples_are_accepted(table: lakemark.Table) -> None:
     rows = table.scan(columns=("id", "v"), record_keys=["b"]).to_table()
     assert rows.to_pylist() == [{"id": "b", "v": 2}]
+
+
+@pytest.mark.parametrize("condition", [pc.field("v") == 7.0, pc.field("v") < 7.5])
+def test_comparison_of_large_integers_with_a_float_names_the_condition(
+    table: lakemark.Table, condition: pc.Expression
+) -> None:
+    table.upsert(pa.table({"id": ["c"], "v": [2**60 + 1]}))
+    with pytest.raises(lakemark.InvalidConfig, match=r"condition \(v .*; compare an integer"):
+        table.scan(where=condition).to_table()
+    assert table.scan(where=pc.field("v") == 2**60 + 1).to_table().num_rows == 1
