@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakemark.config.table_properties import LoggingMode, MergeMode, TableType
     from lakemark.errors import (
         CorruptData,
+        DiskFull,
         Fenced,
         HudiError,
         InvalidConfig,
@@ -69,6 +70,7 @@ __all__ = [
     "CdcScan",
     "CorruptData",
     "CustomMerger",
+    "DiskFull",
     "Duplicates",
     "Explanation",
     "Fenced",
@@ -119,7 +121,7 @@ __all__ = [
 ]
 
 _ERRORS = (
-    "CorruptData Fenced HudiError InvalidConfig InvalidRecords LockTimeout OutcomeUnknown "
+    "CorruptData DiskFull Fenced HudiError InvalidConfig InvalidRecords LockTimeout OutcomeUnknown "
     "Permanent Refused Retriable SnapshotChanged StorageUnavailable TableNotFound Unsupported "
     "WriteConflict"
 )

@@ -5,6 +5,7 @@ HudiError
 │  ├─ WriteConflict       another writer changed the same files, instants or properties
 │  ├─ LockTimeout         another owner held the table's lock for too long
 │  ├─ StorageUnavailable  the store did not answer, or is busy
+│  │  └─ DiskFull            the disk is full, or the user's quota is exhausted
 │  └─ SnapshotChanged     a file of the snapshot was deleted while it was being read
 ├─ OutcomeUnknown     the instant may have been published: reload the timeline, delete nothing
 ├─ Fenced             this writer's instant was rolled back: stop and publish nothing
@@ -63,6 +64,10 @@ class LockTimeout(Retriable):
 
 class StorageUnavailable(Retriable):
     """The store did not answer, or is busy."""
+
+
+class DiskFull(StorageUnavailable):
+    """The disk is full, or the user's quota is exhausted. Only a user can free space."""
 
 
 class SnapshotChanged(Retriable):

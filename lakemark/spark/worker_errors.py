@@ -6,6 +6,7 @@ Spark passes the error of a Python worker to the driver only as the text of a tr
 from __future__ import annotations
 
 from lakemark.errors import (
+    DiskFull,
     HudiError,
     InvalidConfig,
     InvalidRecords,
@@ -20,6 +21,7 @@ _OWN_PACKAGES = ("lakemark.", "transforms.")
 
 _OWN_ERRORS: dict[str, type[HudiError]] = {
     "StorageUnavailable": Retriable,
+    "DiskFull": DiskFull,
     "SnapshotChanged": Retriable,
     "WriteConflict": WriteConflict,
     "ContentMismatch": ContentMismatch,

@@ -15,7 +15,7 @@ from itertools import count
 from typing import BinaryIO, TypeVar
 from uuid import uuid4
 
-from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
+from lakemark.errors import DiskFull, HudiError, InvalidConfig, StorageUnavailable, Unsupported
 from lakemark.storage.storage import AlreadyExists, InvalidPath, NotFound
 
 # How often a step is tried, because another process may delete the folder before its first use.
@@ -168,7 +168,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 def _typed(error: OSError, path: str, root: str) -> HudiError:
     reason = error.strerror or type(error).__name__
     if error.errno in FULL_DISK:
-        return StorageUnavailable(
+        return DiskFull(
             f"the disk of {root} is full ({reason} while writing {path}); free space on it, raise "
             "the quota, or move the folder to a larger disk"
         )

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from lakemark.errors import StorageUnavailable
+from lakemark.errors import DiskFull
 from lakemark.storage.disk import FULL_DISK
 
 #: The folder's name contains the machine's name, because on a network file system a lock is often
@@ -37,7 +37,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
         purpose: a word in the folder's name, for users who find the folder.
 
     Raises:
-        StorageUnavailable: the disk is full.
+        DiskFull: the disk is full.
     """
     with temporary_writes(f"a folder for {purpose}"):
         _remove_abandoned(_temporary_folder())
@@ -53,13 +53,13 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
 @contextmanager
 def temporary_writes(content: str) -> Iterator[None]:
-    """Run a block that writes temporary files; if the disk is full, raise ``StorageUnavailable``.
+    """Run a block that writes temporary files; if the disk is full, raise ``DiskFull``.
 
     Args:
         content: a description of the content, for the message.
 
     Raises:
-        StorageUnavailable: the disk of the temporary folder is full.
+        DiskFull: the disk of the temporary folder is full.
     """
     try:
         yield
@@ -71,14 +71,14 @@ def temporary_writes(content: str) -> Iterator[None]:
             f"({os.strerror(error.errno)} while writing {content}); free space on it, or set "
             "TMPDIR to a folder on a larger disk"
         )
-        raise StorageUnavailable(message) from error
+        raise DiskFull(message) from error
 
 
 def _temporary_folder() -> str:
     """Return the folder in ``TMPDIR``, or the system's temporary folder.
 
     Raises:
-        StorageUnavailable: no temporary folder can be written.
+        DiskFull: no temporary folder can be written.
     """
     try:
         return tempfile.gettempdir()
@@ -87,7 +87,7 @@ def _temporary_folder() -> str:
             f"no temporary folder can be written ({error.strerror}); free space on its disk, or "
             "set TMPDIR to a folder on a larger disk"
         )
-        raise StorageUnavailable(message) from error
+        raise DiskFull(message) from error
 
 
 @cache

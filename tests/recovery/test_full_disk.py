@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from lakemark.errors import HudiError
-from lakemark.storage import durability
+from lakemark.errors import DiskFull, HudiError
+from lakemark.storage import StorageLocation, durability, open_storage
+from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
+from lakemark.timeline.locks.table_lock import SystemClock, TableLock
 from tests.depth import sample
 from tests.recovery.checked import Checked
 from tests.recovery.scenarios import SCENARIOS, prepared_tables, unchanged
@@ -98,3 +100,64 @@ def test_process_continues_after_another_process_rolled_back_its_commit(
     durability.sync_process()
     scenario.run_next_process(root, unchanged)
     assert scenario.rows(root) == scenario.states[-1]
+
+
+class FullFrom(FullAt):
+    """A function of the operating system that fails from one of its calls on."""
+
+    def __call__(self, *given: object) -> object:
+        if self._nth is not None and self.calls >= self._nth:
+            return _fail(0, memoryview(b""))
+        return super().__call__(*given)
+
+
+def _fail(descriptor: int, data: memoryview) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class _Impatient(SystemClock):
+    """A clock on which no one may wait."""
+
+    def sleep(self, seconds: float) -> None:
+        pytest.fail(f"waits {seconds} s")
+
+
+def _lock(root: Path, provider: LockProviderName) -> TableLock:
+    return open_lock(open_storage(StorageLocation(str(root))), provider=provider)
+
+
+@pytest.mark.parametrize("provider", [LockProviderName.STORAGE, LockProviderName.FILE_SYSTEM])
+def test_lock_is_released_on_a_full_disk(
+    provider: LockProviderName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):  # the first lock file, and one with an older file next to it
+        with (
+            pytest.raises(DiskFull, match=f"the disk of {tmp_path} is full"),
+            monkeypatch.context() as patch,
+            _lock(tmp_path, provider).hold(wait_s=0),
+        ):
+            patch.setattr(os, "write", _fail)
+            open_storage(StorageLocation(str(tmp_path))).create("a", b"1")
+        for _ in range(2):
+            _lock(tmp_path, provider).acquire(wait_s=0).release()
+
+
+@pytest.mark.parametrize("nth", range(2))
+def test_lock_that_could_not_be_acquired_on_a_full_disk_is_free(
+    nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first file is that of lakemark's lock, the second one that of Apache Hudi's lock."""
+    lock = _lock(tmp_path, LockProviderName.FILE_SYSTEM)
+    with monkeypatch.context() as patch, pytest.raises(DiskFull):
+        patch.setattr(os, "write", FullFrom(os.write, nth))
+        lock.acquire(wait_s=90)
+    lock.acquire(wait_s=0).release()
+
+
+def test_writer_does_not_wait_for_a_lock_whose_file_does_not_fit_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = open_lock(open_storage(StorageLocation(str(tmp_path))), clock=_Impatient())
+    monkeypatch.setattr(os, "write", _fail)
+    with pytest.raises(DiskFull, match="free space on it"):
+        lock.acquire(wait_s=90)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from lakemark.errors import CorruptData
+from lakemark.errors import CorruptData, DiskFull
 from lakemark.storage.storage import AlreadyExists, NotFound, Storage
 from lakemark.timeline.locks.lock_provider import Claim, LockRecord
 from lakemark.timeline.locks.storage_lock import GenerationStorageLock
@@ -54,10 +54,16 @@ class FileSystemLock:
         if self._is_apaches(self._read()) and not self._is_expired():
             return None
         claim = self._ours.try_acquire(ours, is_free)
-        if claim is None or self._create_lock_file(claim.record):
-            return claim
-        self._ours.replace_record(claim, claim.released_unused())
-        return None
+        if claim is None:
+            return None
+        try:
+            is_ours = self._create_lock_file(claim.record)
+        except DiskFull:
+            self._ours.replace_record(claim, claim.released_unused())
+            raise
+        if not is_ours:
+            self._ours.replace_record(claim, claim.released_unused())
+        return claim if is_ours else None
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
         """See ``LockProvider.replace_record``; a release first deletes ``.hoodie/lock``."""

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from lakemark.errors import DiskFull
 from lakemark.storage.storage import AlreadyExists, NotFound, PreconditionFailed, Storage
 from lakemark.timeline.locks.lock_provider import LOCK_FOLDER, LOCK_PATH, Claim, LockRecord
 
@@ -97,11 +98,22 @@ class GenerationStorageLock:
         return self._uncontested(claim, is_free)
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
-        """See ``LockProvider.replace_record``."""
+        """See ``LockProvider.replace_record``.
+
+        On a full disk, a record that frees the lock deletes the file instead of replacing it.
+        Otherwise the lock would be held until the lease expires. The file with the next lower
+        number is released or expired.
+        """
         path = _generation_path(claim.version)
         if not self.is_current(claim):
             return None
-        self._storage.put(path, record.to_bytes(), may_be_cut=True)
+        try:
+            self._storage.put(path, record.to_bytes(), may_be_cut=True)
+        except DiskFull:
+            if record.valid_until_ms and not record.expired:
+                raise
+            self._storage.delete([path])
+            return Claim(record, claim.version)
         if max(self._numbers(), default=0) == int(claim.version):
             return Claim(record, claim.version)
         self._storage.put(path, replace(record, valid_until_ms=0).to_bytes(), may_be_cut=True)

@@ -26,6 +26,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from lakemark.errors import (
+    DiskFull,
     Fenced,
     HudiError,
     InvalidConfig,
@@ -221,6 +222,7 @@ class TableLock:
         Raises:
             LockTimeout: another owner held the lock for ``wait_s``.
             StorageUnavailable: the store did not answer for ``wait_s``.
+            DiskFull: there is no space for the lock file. This is raised at once.
             CorruptData: the lock file is not a lock record.
         """
         owner = str(uuid4())
@@ -268,6 +270,7 @@ class TableLock:
 
         Raises:
             LockTimeout, StorageUnavailable: the attempt failed, and ``wait_s`` has passed.
+            DiskFull: there is no space for the lock file.
         """
         record = LockRecord(owner, _end_ms(self._clock, self._lease_s))
         failure: StorageUnavailable | None = None
@@ -277,8 +280,11 @@ class TableLock:
                 return self._lease_of(claim)
         except LeaseLost as error:
             _log.warning("lock %s was not taken over: %s", LOCK_PATH, error)
+        except DiskFull:
+            raise
         except StorageUnavailable as error:
             failure = error
+            _log.warning("lock %s was not acquired, and is tried again: %s", LOCK_PATH, error)
         waited_s = (self._clock.now_ms() - started_ms) / 1000
         if waited_s < wait_s:
             return None
