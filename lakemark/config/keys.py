@@ -94,6 +94,9 @@ CONSISTENT_HASHING = "consistent_hashing"
 PARTITION_BUCKETS = "partition_buckets"
 #: With ``CONSISTENT_HASHING``, the number of buckets of a new partition.
 FIRST_BUCKETS = "lakemark.index.first_buckets"
+#: The keys that are also properties of a table that lakemark created, because a process may die
+#: between the creation and the first commit.
+INDEX_OF_CREATION = (BUCKET_COUNT, INDEX, FIRST_BUCKETS)
 SOURCE_START = "lakemark.source.start"
 #: Offsets before the batch that were skipped without being read, as JSON.
 SOURCE_LOST = "lakemark.source.lost"

@@ -143,6 +143,10 @@ _IDENTITY = (
         _IGNORE,
         "the columns of queries until the first commit, whose schema replaces this one",
     ),
+    *(
+        _honoured(key, "a property of lakemark: the index of a new table, until the first commit")
+        for key in keys.INDEX_OF_CREATION
+    ),
 )
 
 _TIMELINE = (

@@ -51,6 +51,7 @@ def create_on(
     spec: TableSpec,
     *,
     schema: str | None = None,
+    index: NewIndex | None = None,
     mergers: Sequence[CustomMerger] = (),
     lock: TableLock | None = None,
     multi_writer: MultiWriter | None = None,
@@ -66,6 +67,7 @@ def create_on(
         storage: the storage of the table's root, which must be empty.
         spec: the settings of the table.
         schema: the Avro schema of the table's columns, if it is known.
+        index: the index of the table, if each writer must use it from the first commit on.
         mergers: see ``OpenTable``.
         lock: see ``OpenTable``.
         multi_writer: see ``OpenTable``.
@@ -81,6 +83,8 @@ def create_on(
     properties = spec.to_properties()
     if schema is not None:
         properties = TableProperties({**properties.values, keys.CREATE_SCHEMA: schema})
+    if index is not None:
+        properties = TableProperties({**properties.values, **index.to_properties()})
     table = OpenTable(
         storage,
         properties,
@@ -126,8 +130,8 @@ def create_with_schema(
 ) -> OpenTable:
     """Create a table with columns. Its first commit records the columns and the bucket count.
 
-    After a crash before this commit, the table's columns are in the table's properties, and the
-    next write records the columns in a commit.
+    After a crash before this commit, the table's columns and its index are in the table's
+    properties, and the next write records them in a commit.
 
     Args:
         location: the location of the table.
@@ -144,6 +148,7 @@ def create_with_schema(
         InvalidConfig: a table already exists; or the schema has a column that a table cannot have;
             or see ``check_new_table``. In these cases, nothing is created. Or another process
             created the table at the same time, with another index or bucket count.
+        AlreadyExists: as for ``create_on``.
         Unsupported: see ``check_new_table``.
     """
     storage = open_storage(location)
@@ -161,6 +166,7 @@ def create_with_schema(
         storage,
         spec,
         schema=stored,
+        index=index,
         mergers=mergers,
         lock=coordination.lock_of(storage),
         multi_writer=coordination.multi_writer,

@@ -9,7 +9,7 @@ table.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -160,7 +160,8 @@ class OpenTable:
     def first_ring_count(self) -> int | None:
         """The number of buckets of a new partition; None without consistent hashing.
 
-        If there is no partition yet, a commit of lakemark records the number.
+        If there is no partition yet, a commit of lakemark, or the table's creation, records the
+        number.
 
         Raises:
             CorruptData: the newest hash ring is damaged.
@@ -171,7 +172,8 @@ class OpenTable:
             self._first_ring_count = first_count_of(self.storage)
         if self._first_ring_count is None:
             newest = self.newest_metadata()
-            recorded = newest.extra_metadata.get(keys.FIRST_BUCKETS) if newest else None
+            created = newest.extra_metadata if newest else self.index_of_creation
+            recorded = created.get(keys.FIRST_BUCKETS)
             self._first_ring_count = None if recorded is None else int(recorded)
         return self._first_ring_count
 
@@ -254,13 +256,26 @@ class OpenTable:
     def bucket_count(self) -> int | None:
         """The number of buckets in each partition, from the newest active commit that records it.
 
-        None if no commit records the number. Commits of Apache Hudi do not record it.
+        Before the first commit, the number is that of the table's creation. None if no commit
+        records the number. Commits of Apache Hudi do not record it.
         """
         for instant in reversed(self.timeline.completed(*COMMITS)):
             count = self.store.read_commit(instant).extra_metadata.get(keys.BUCKET_COUNT)
             if count is not None:
                 return int(count)
-        return None
+        count = self.index_of_creation.get(keys.BUCKET_COUNT)
+        return None if count is None else int(count)
+
+    @property
+    def index_of_creation(self) -> Mapping[str, str]:
+        """The index with which lakemark created the table, under the keys that commits use.
+
+        Empty if the table has a commit, which records the index; or if no index is known.
+        """
+        if self.timeline.completed(*COMMITS):
+            return {}
+        stored = self.properties.values
+        return {key: stored[key] for key in keys.INDEX_OF_CREATION if key in stored}
 
     @property
     def hash_fields(self) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Determines the index of a table: a bucket index, consistent hashing, or a lookup index.
 
-No property of a table names its index. But the ids of its file groups do: the ids of a bucket index
-begin with the number of the bucket, and other indexes use random UUIDs. If there is no file group
-yet, the commits of lakemark name the index.
+No property of Apache Hudi names the index of a table. But the ids of its file groups do: the ids of
+a bucket index begin with the number of the bucket, and other indexes use random UUIDs. If there is
+no file group yet, the commits of lakemark name the index, and if there is no commit either, the
+properties that lakemark wrote when it created the table.
 One in forty UUIDs begins with eight digits, too, and almost always with a number that is larger
 than any usual bucket count. A table with consistent hashing has files of hash rings
 (``lakemark.index.hash_ring``).
@@ -14,7 +15,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakemark.config.keys import GLOBAL_LOOKUP, INDEX, LOOKUP
+from lakemark.config.keys import (
+    BUCKET_COUNT,
+    CONSISTENT_HASHING,
+    FIRST_BUCKETS,
+    GLOBAL_LOOKUP,
+    INDEX,
+    LOOKUP,
+)
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig, Unsupported
@@ -66,6 +74,12 @@ class NewIndex:
 
     kind: IndexKind = IndexKind.BUCKET
     buckets: int | None = DEFAULT_BUCKETS
+
+    def to_properties(self) -> dict[str, str]:
+        """Return the properties that record the index until the table has a commit."""
+        if self.kind is IndexKind.CONSISTENT_HASHING:
+            return {INDEX: CONSISTENT_HASHING, FIRST_BUCKETS: str(self.buckets)}
+        return {INDEX: LOOKUP} if self.buckets is None else {BUCKET_COUNT: str(self.buckets)}
 
 
 def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
@@ -255,7 +269,9 @@ def is_index_open(table: OpenTable) -> bool:
 
 
 def _records_index(table: OpenTable, names: Collection[str]) -> bool:
-    """Return whether an active commit of lakemark records an index of one of these names."""
+    """Return whether an active commit, or the table's creation, records one of these indexes."""
+    if table.index_of_creation.get(INDEX) in names:
+        return True
     commits = reversed(table.timeline.completed(*COMMITS))
     return any(table.store.read_commit(one).extra_metadata.get(INDEX) in names for one in commits)
 

@@ -164,7 +164,8 @@ class RowWriter:
         else:
             index, first_ring_count = _new_index(table, creates)
         has_one_count = index is not None and index.partitions is None
-        records_first = has_one_count and table.bucket_count is None
+        is_unrecorded = table.bucket_count is None or bool(table.index_of_creation)
+        records_first = has_one_count and is_unrecorded
         self._records_first_index = creates is not None or records_first
         self._generator = check_stored_rows(table, index)
         looks_up = index is None and first_ring_count is None

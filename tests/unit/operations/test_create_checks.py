@@ -9,8 +9,12 @@ import pyarrow as pa
 import pytest
 
 import lakemark
+from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.operations.write import RowWriter
+from lakemark.storage.properties_file import read_properties
+from tests.storages import SimulatedCrash
 from tests.unit.operations.tables import FAST, SCHEMA, create, reopen, rows
 
 COLUMNS = pa.schema(
@@ -82,6 +86,14 @@ def test_settings_have_the_words_of_pipeline_files(tmp_path: Path) -> None:
     assert settings.partial_update is lakemark.PartialUpdateMode.IGNORE_DEFAULTS
 
 
+def _forget_index(path: str) -> None:
+    """Remove the index from the properties, as if an earlier release had created the table."""
+    storage = reopen(path)._table.storage
+    stored = read_properties(storage).values
+    kept = {key: value for key, value in stored.items() if key not in keys.INDEX_OF_CREATION}
+    storage.put(PROPERTIES_PATH, TableProperties(kept).to_bytes())
+
+
 @pytest.mark.parametrize("version", [6, 8, 9])
 def test_second_creator_with_other_buckets_is_refused(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -90,6 +102,7 @@ def test_second_creator_with_other_buckets_is_refused(
 
     def first_creator_is_faster(second: RowWriter) -> object:
         monkeypatch.setattr(RowWriter, "commit_schema", original)
+        _forget_index(path)
         table = reopen(path)
         RowWriter(table._table, 3).commit_schema()
         table.upsert(rows(("a", "north", 1, 1)))
@@ -103,3 +116,36 @@ def test_second_creator_with_other_buckets_is_refused(
     table.upsert(rows(("a", "north", 2, 2)))
     assert table.snapshot(SCHEMA.names).read_all().num_rows == 1
     assert lakemark.open(path, buckets=3, multi_writer=FAST).upsert(rows(("b", "x", 1, 1))).files
+
+
+@pytest.mark.parametrize(
+    ("index", "recorded"),
+    [
+        ({"buckets": 7}, {keys.BUCKET_COUNT: "7"}),
+        ({"index": "lookup"}, {keys.INDEX: keys.LOOKUP}),
+        (
+            {"index": "consistent_hashing", "buckets": 2},
+            {keys.INDEX: keys.CONSISTENT_HASHING, keys.FIRST_BUCKETS: "2"},
+        ),
+    ],
+    ids=["bucket", "lookup", "consistent_hashing"],
+)
+def test_index_survives_a_creator_that_dies_before_the_first_commit(
+    index: dict[str, Any],
+    recorded: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = str(tmp_path / "orders")
+
+    def die(writer: RowWriter) -> None:
+        raise SimulatedCrash
+
+    with monkeypatch.context() as patch, pytest.raises(SimulatedCrash):
+        patch.setattr(RowWriter, "commit_schema", die)
+        lakemark.create(path, schema=SCHEMA, record_key="id", partition_by="region", **index)
+    reopen(path).upsert(rows(("a", "north", 1, 1)))
+    table = reopen(path)._table
+    extra = table.store.read_commit(table.timeline.completed()[-1]).extra_metadata
+    assert {key: extra[key] for key in recorded} == recorded
+    assert len(extra.keys() & {keys.BUCKET_COUNT, keys.INDEX}) == 1
