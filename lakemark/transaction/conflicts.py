@@ -18,7 +18,8 @@
   are written after the plan would be lost. If the heartbeat of the clustering's writer is alive,
   the commit may be retried. Otherwise the commit is refused. Then an operator must remove the plan
   or have it executed; in a table with a bucket index, Apache Hudi cannot execute it. The plan of a
-  resize with consistent hashing is executed by the next process before it writes.
+  resize with consistent hashing is executed by the next process before it writes, so the commit may
+  be tried again after that.
 
 An Apache Hudi writer reads the table after it has requested its instant, and treats commits that
 complete in between as part of its base. If it rewrites base files, as in a copy-on-write table, the
@@ -40,6 +41,7 @@ from lakemark.config.keys import GLOBAL_LOOKUP, INDEX, LOOKUP
 from lakemark.errors import Refused, WriteConflict
 from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import COMMITS, REPLACING, Action, State
+from lakemark.model.clustering_plan import NEW_BUCKETS
 from lakemark.model.commit_metadata import CommitMetadata, Operation
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
@@ -73,6 +75,21 @@ class ClusteringPlanned(Refused):
         self.planned = planned
 
 
+class ResizePlanned(WriteConflict):
+    """A resize is planned for a bucket that a commit writes, but no writer executes it.
+
+    The resize is executed by a writer that starts, so the commit may be tried again after a start.
+    """
+
+    def __init__(self, planned: Instant, group: str) -> None:
+        super().__init__(
+            f"{planned} is about to split or merge {group}, and the process that planned it has "
+            "died, so nothing was published; the next start of a writer executes the plan, and so "
+            "does lakemark table resize-buckets TABLE --run"
+        )
+        self.planned = planned
+
+
 def check_conflicts(
     ours: Instant,
     metadata: CommitMetadata,
@@ -95,6 +112,7 @@ def check_conflicts(
         WriteConflict: a commit that completed in between changed one of our file groups; or a
             clustering of one of our file groups is being executed; or a file slice to which we
             wrote was rolled back; or a commit that was pending when ours began was archived.
+        ResizePlanned: a resize of one of our buckets is planned, and no live writer executes it.
         ClusteringPlanned: a clustering of one of our file groups is planned, and no live writer
             executes the plan.
     """
@@ -111,7 +129,7 @@ def check_conflicts(
             group = _describe(*min(common, key=str))
             is_plan = theirs.action in REPLACING and not theirs.is_completed
             if is_plan and not ours.action.is_table_service and not is_executed(theirs):
-                raise ClusteringPlanned(theirs, group)
+                raise _not_executed(theirs, group, store)
             message = (
                 f"instant {ours.requested_at} and {theirs} both write {group}; nothing was "
                 "published, and the batch can start again"
@@ -142,11 +160,12 @@ def check_not_planned(
     Raises:
         ClusteringPlanned: a clustering of one of the buckets is planned, and no live writer
             executes the plan.
+        ResizePlanned: the clustering is a resize of buckets.
     """
     for planned, replaced in _clusterings(now, store):
         common = replaced.intersection(buckets)
         if common and not is_executed(planned):
-            raise ClusteringPlanned(planned, _describe(*min(common, key=str)))
+            raise _not_executed(planned, _describe(*min(common, key=str)), store)
 
 
 def earlier_unseen_commits(
@@ -228,6 +247,15 @@ def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant,
         plan = store.read_clustering_plan(planned)
         replaced = () if plan is None else plan.groups
         yield planned, _file_groups((g.partition_path, g.file_id) for g in replaced)
+
+
+def _not_executed(
+    planned: Instant, group: str, store: TimelineStore
+) -> ClusteringPlanned | ResizePlanned:
+    """Return the error of a commit to a file group of a plan that no writer executes."""
+    plan = store.read_clustering_plan(planned)
+    is_resize = plan is not None and any(NEW_BUCKETS in g.extra_metadata for g in plan.input_groups)
+    return (ResizePlanned if is_resize else ClusteringPlanned)(planned, group)
 
 
 def _looks_up_keys(ours: Instant, metadata: CommitMetadata) -> bool:

@@ -27,6 +27,7 @@ from lakemark.model.instant import Instant
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
+from lakemark.transaction.conflicts import ResizePlanned
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from lakemark.write.partitioner import Bucket
 from sinks.batch import BatchResult, KafkaBatch
@@ -139,6 +140,8 @@ class HudiSink:
             TooManyColumns: the records request more columns than a table should have.
             AuditFailed: records were lost or doubled between reading and writing.
             ClusteringPlanned: a planned clustering will replace a file group of the batch.
+            ResizePlanned: a dead process has planned to resize a bucket of the batch. A restart of
+                the stream executes the plan.
             Fenced: another writer moved this streamer's checkpoint, or rolled back the instant.
         """
         saved = self._columns.save()
@@ -204,6 +207,8 @@ class HudiSink:
                 # Another writer has added a requested column with another type.
                 self._columns.restore(saved)
                 continue
+            except ResizePlanned:
+                raise  # the stream is restarted, which executes the resize
             except WriteConflict:  # model: retry
                 conflicts, refused = conflicts + 1, None
                 if conflicts > _MAX_CONFLICTS:

@@ -35,7 +35,7 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.resize_plan import ResizePolicy
 from lakemark.storage import Storage
-from lakemark.transaction.conflicts import ClusteringPlanned
+from lakemark.transaction.conflicts import ClusteringPlanned, ResizePlanned
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import roll_back_named
 from tests.depth import examples
@@ -156,6 +156,24 @@ def test_a_program_executes_the_plan_of_a_dead_writer_before_it_writes(tmp_path:
     assert not other.timeline.pending()
     assert other.timeline.completed(Action.REPLACE_COMMIT)
     assert _values(other) == {f"k{n}": 1 + (n >= 10) for n in range(30)}
+
+
+@each_version
+def test_commit_conflicts_with_the_plan_of_a_dead_process_until_it_is_executed(
+    version: FormatVersion,
+) -> None:
+    to = written(version)
+    planned = abandoned(ring_writer(to.table.storage))
+    with pytest.raises(ResizePlanned, match=planned.requested_at):
+        commit(to, some(4))
+    to.abandon()
+    (done,) = to.resize_if_due(None, RUNNER)
+    assert done[0].requested_at == planned.requested_at
+    commit(to, some(4))
+    assert contents(to.table.storage) == contents(to.table.storage) | {
+        row.id: (row.ts, row.v) for row in some(4)
+    }
+    assert_in_buckets(to.table)
 
 
 def test_a_writer_waits_while_another_one_resizes(tmp_path: Path) -> None:
