@@ -7,6 +7,9 @@ the next orders, and the pipeline resumes from the newest commit.
 from __future__ import annotations
 
 import argparse
+import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
             lag = _stream(config, arguments, console, signals)
         show(config, lag, console)
         port = bootstrap.rpartition(":")[2]
-        console.print(_hints(arguments.home, port), highlight=False, markup=False, soft_wrap=True)
+        console.print(hints(arguments.home, port), highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
@@ -158,12 +161,29 @@ def _show_rejects(path: str, console: Console) -> None:
     table_command.show_rows(rows, console, as_json=False, if_empty="no rejected records")
 
 
-def _hints(home: Path, port: str) -> str:
+def hints(home: Path, port: str) -> str:
+    """Return the commands that show what the demo has written.
+
+    Args:
+        home: the folder of the demo.
+        port: the port of its broker.
+    """
+    command = _command()
     return f"""
 What next:
-  lakemark query {home}/orders --where "status = 'paid' and amount > 100"
-  lakemark query {home}/orders_dead_letters --columns partition,offset,value,reason
-  lakemark table rejects {home}/orders_dead_letters
-  lakemark table timeline {home}/orders
-  lakemark demo --home {home}            more orders
-  lakemark broker start --home {home} --port {port} && lakemark run {home}/orders.yaml"""
+  {command} query {home}/orders --where "status = 'paid' and amount > 100"
+  {command} query {home}/orders_dead_letters --columns partition,offset,value,reason
+  {command} table rejects {home}/orders_dead_letters
+  {command} table timeline {home}/orders
+  {command} demo --home {home}            more orders
+  {command} broker start --home {home} --port {port} && {command} run {home}/orders.yaml"""
+
+
+def _command() -> str:
+    """Return the words that start lakemark in the user's shell, as this process was started."""
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py" and started.parent.name == "lakemark":
+        return f"{shlex.quote(sys.executable)} -m lakemark"
+    found = shutil.which("lakemark")
+    is_on_path = found is not None and started.exists() and started.samefile(found)
+    return "lakemark" if is_on_path or started.name != "lakemark" else shlex.quote(str(started))

@@ -13,7 +13,7 @@ from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
 from streamer.event_log import JsonEventWriter, event_log
-from streamer.events import Listener, RunFailed, WarningLogged
+from streamer.events import Event, Listener, RunFailed, WarningLogged
 from streamer.keepalive import emit_keepalives
 from streamer.metrics.server import monitor_run
 from streamer.stopping import StopSignals, stop_on_signals
@@ -27,7 +27,8 @@ def execute(arguments: argparse.Namespace) -> int:
         CannotListen: another process uses the port of the metrics endpoint.
         HudiError: the run failed permanently.
     """
-    config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
+    with _report_bad_file(arguments):
+        config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
     arguments.redacted = build_redactor(config)
     with (
         stop_on_signals() as signals,
@@ -65,6 +66,24 @@ def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[L
             shown = ended.enter_context(display.show_run(redacted=redacted))
         log = event_log(arguments.events, config.name, redacted, shown)
         yield ended.enter_context(log)
+
+
+@contextmanager
+def _report_bad_file(arguments: argparse.Namespace) -> Iterator[None]:
+    """Emit an event, without the name of a pipeline, if the pipeline file is not valid."""
+    try:
+        yield
+    except Exception as error:
+        is_json = arguments.log_format == "json"
+        shown: Listener = JsonEventWriter(sys.stderr, "", str) if is_json else _print_nothing
+        with event_log(arguments.events, "", str, shown) as listener:
+            listener(RunFailed(type(error).__name__, str(error)))
+        arguments.is_reported = is_json and not arguments.debug
+        raise
+
+
+def _print_nothing(event: Event, /) -> None:
+    """Print nothing, because the command line prints the error."""
 
 
 @contextmanager

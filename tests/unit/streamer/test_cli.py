@@ -12,6 +12,7 @@ import pytest
 
 from lakemark.storage import StorageLocation, open_storage
 from streamer.cli import FAILED, MISUSED, OK, main, parser
+from streamer.commands import demo
 from tests.tables import Row, commit, make, writer
 from tests.unit.streamer import failing_run
 
@@ -324,3 +325,31 @@ def test_query_refuses_an_empty_list_of_columns(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit, match=str(MISUSED)):
         main(["query", "/lake/orders", "--columns", " , "])
     assert "expected names such as a,b,c" in capsys.readouterr().err
+
+
+def test_wrong_pipeline_file_is_one_json_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, events = tmp_path / "pipeline.yaml", tmp_path / "events.jsonl"
+    file.write_text("tabel: {}")
+    command = ["run", str(file), "--log-format", "json", "--events", str(events)]
+    assert main(command) == MISUSED
+    (line,) = capsys.readouterr().err.splitlines()
+    event = json.loads(line)
+    assert (event["event"], event["error_type"]) == ("RunFailed", "ConfigError")
+    assert "tabel" in event["error"]
+    assert json.loads(events.read_text())["error"] == event["error"]
+
+
+def test_hints_of_the_demo_name_the_program_that_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "lakemark"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.argv", [str(program), "demo"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert f"  {program} query home/orders" in demo.hints(Path("home"), "9092")
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert "  lakemark query home/orders" in demo.hints(Path("home"), "9092")
