@@ -19,6 +19,9 @@ class FileGroupId:
     partition_path: str
     file_id: str
 
+    def __str__(self) -> str:
+        return join(self.partition_path, self.file_id)
+
 
 @dataclass(frozen=True, slots=True)
 class BaseFile:
