@@ -17,7 +17,7 @@ from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import HASHING_FOLDER, BucketIndex
 from lakemark.index.hash_ring import RINGS_FOLDER
-from lakemark.index.partition_buckets import is_known, load_partition_buckets
+from lakemark.index.partition_buckets import CONFIGS_FOLDER, is_known, load_partition_buckets
 from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.metadata.secondary_columns import check_types
@@ -66,7 +66,7 @@ def check_hashing(table: OpenTable) -> None:
             Source: ``HoodieTableMetaClient.getBucketIndexMetaPath``.
         Refused: see ``load_partition_buckets``.
     """
-    found = (one.path for one in table.storage.list_tree(HASHING_FOLDER))
+    found = [one.path for one in table.storage.list_tree(HASHING_FOLDER)]
     others = (path for path in found if not path.startswith(f"{RINGS_FOLDER}/"))
     stored = next((path for path in others if not is_known(path)), None)
     if stored is not None:
@@ -75,7 +75,8 @@ def check_hashing(table: OpenTable) -> None:
             "does not understand; write to another path, or with Apache Hudi"
         )
         raise Unsupported(message)
-    load_partition_buckets(table.storage, table.timeline)
+    if any(path.startswith(f"{CONFIGS_FOLDER}/") for path in found):
+        load_partition_buckets(table.storage, table.timeline)
 
 
 def check_maintainable(table: OpenTable) -> None:

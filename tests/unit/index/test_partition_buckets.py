@@ -12,7 +12,7 @@ import pytest
 
 from lakemark.errors import CorruptData, Refused, Unsupported
 from lakemark.execution.runner import LocalRunner
-from lakemark.index.bucket import BucketIndex
+from lakemark.index.bucket import HASHING_FOLDER, BucketIndex
 from lakemark.index.partition_buckets import (
     PartitionBuckets,
     config_path,
@@ -21,12 +21,14 @@ from lakemark.index.partition_buckets import (
 )
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
+from lakemark.operations.write_checks import check_hashing
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.rollback import roll_back_named
 from tests.rings import SPLIT_ALL, ring_writer
-from tests.table_services import new_storage
-from tests.tables import Row, commit, make
+from tests.storages import CountingStorage
+from tests.table_services import make_plain, new_storage
+from tests.tables import Row, commit, make, writer
 
 _FIRST = "00000000000000"
 _LATER = "20260101000000000"
@@ -147,3 +149,12 @@ def test_rollback_of_a_replace_commit_deletes_its_counts() -> None:
     storage.put(config_path(replaced.requested_at), stored(instant=replaced.requested_at))
     roll_back_named(to.table.context, replaced.requested_at)
     assert storage.head(config_path(replaced.requested_at)) is None
+
+
+def test_table_without_bucket_files_is_checked_with_one_listing() -> None:
+    storage = CountingStorage(new_storage())
+    make_plain(storage)
+    table = writer(storage).table
+    storage.forget()
+    check_hashing(table)
+    assert storage.count(under=HASHING_FOLDER) == 1
