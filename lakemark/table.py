@@ -27,6 +27,8 @@ from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
 from lakemark.operations.create_checks import choose, choose_version
+from lakemark.operations.create_index import create_index
+from lakemark.operations.drop_index import drop_index
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.given_keys import Keys
 from lakemark.operations.given_rows import Rows
@@ -42,6 +44,7 @@ from lakemark.operations.rollback import roll_back_instant
 from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
 from lakemark.operations.scan_arguments import check_scan_arguments
 from lakemark.operations.table_index import PartitionChange
+from lakemark.operations.table_indexes import TableIndex, list_indexes
 from lakemark.operations.write import RowWriter, WriteResult, merger_class
 from lakemark.operations.write_checks import check_convertible, check_maintainable
 from lakemark.read.cdc.scan import CdcScan
@@ -575,6 +578,40 @@ class Table:
             )
             raise InvalidConfig(message)
         return self.change_version(version)
+
+    @property
+    def indexes(self) -> list[TableIndex]:
+        """The indexes in the metadata table, as of now, sorted by name."""
+        return list_indexes(self._table)
+
+    def create_index(self, name: str, *, column: str | None = None) -> None:
+        """Create an index, while other writers of lakemark may commit; see docs/indexes.md.
+
+        Nothing happens if the table has this index. No writer of Apache Hudi may write meanwhile.
+
+        Args:
+            name: ``record_index``, ``bloom_filters``, or a name of your choice with ``column``.
+            column: the column of a secondary index, which contains texts or integers. The table
+                needs a record index.
+
+        Raises:
+            InvalidConfig: the name is invalid, or the table has this index of another column.
+            Unsupported: the table may not have such an index, or lakemark does not update it.
+            Refused: two rows have the same record key; or another process builds the index.
+        """
+        create_index(self._refreshed(), name, column)
+
+    def drop_index(self, name: str) -> None:
+        """Drop an index, or what a dead process has built of it.
+
+        Args:
+            name: the name of the index.
+
+        Raises:
+            InvalidConfig: there is no such index.
+            Refused: a process builds the index, or a secondary index needs it.
+        """
+        drop_index(self._refreshed(), name)
 
     def rebuild_metadata_table(self) -> None:
         """Build the metadata table again from a listing of the files."""

@@ -12,6 +12,7 @@ _VIEWS = {
 }
 
 
+_INDEX = "create, drop or list indexes of the metadata table, such as the record index"
 _JSON = "print JSON for programs: one object, or one per row"
 _DELETING = "what deletes the files"
 _RUNNERS = ("local", "spark")
@@ -57,6 +58,7 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_rollback(change("rollback", text, "table_rollback"))
     text = "create, delete or list savepoints, which protect the files of a commit from cleaning"
     _add_savepoint(change("savepoint", text, "table_savepoint"))
+    _add_index(commands.add_parser("index", help=_INDEX), debug)
     text = "restore the table to a savepoint or commit by undoing every later write"
     _add_restore(change("restore", text, "table_restore"))
     text = "change the table to a newer table version"
@@ -178,6 +180,42 @@ def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     savepoint.add_argument("--runner", choices=_RUNNERS, default="local", help=text)
     savepoint.add_argument("--user", default="", help="user name to record in the savepoint")
     savepoint.add_argument("--comment", default="", help="comment to record in the savepoint")
+
+
+def _add_index(index: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
+    index.description = f"{_INDEX[0].upper()}{_INDEX[1:]}."
+    commands = index.add_subparsers(dest="change", metavar="SUBCOMMAND", required=True)
+    text = "create an index while other writers of lakemark commit"
+    create = _index_command(commands, debug, "create", text)
+    add_sharing(create)
+    text = "record_index, bloom_filters, or a name of your choice with --column"
+    create.add_argument("name", metavar="INDEX", help=text)
+    text = "the column of a secondary index, which contains texts or integers"
+    create.add_argument("--column", metavar="COLUMN", help=text)
+    add_steps(create, "create the index")
+    add_merger(create)
+    text = "drop an index, or what a dead process has built of it"
+    drop = _index_command(commands, debug, "drop", text)
+    add_sharing(drop)
+    drop.add_argument(
+        "name", metavar="INDEX", help="the index, as lakemark table index list shows it"
+    )
+    add_steps(drop, "drop the index")
+    _index_command(commands, debug, "list", "list the indexes of a table")
+
+
+def _index_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    debug: argparse.ArgumentParser,
+    name: str,
+    text: str,
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, parents=[debug], help=text)
+    command.description = f"{text[0].upper()}{text[1:]}."
+    command.set_defaults(module="table_index")
+    add_location(command)
+    command.add_argument("--json", action="store_true", help=_JSON)
+    return command
 
 
 def _add_restore(restore: argparse.ArgumentParser) -> None:

@@ -54,6 +54,7 @@ REMOVE_PROPERTY = (
 )
 _ANOTHER_PATH = "write with Apache Hudi, or write to another path"
 _ONLY_APACHE = "read and write the table with Apache Hudi"
+_DROP_INDEX = "drop it (lakemark table index drop)"
 _DROP_METADATA_TABLE = (
     "--drop-metadata-table builds the metadata table again without it (Apache Hudi builds indexes "
     "again when they are configured)"
@@ -476,7 +477,7 @@ _INDEXES = (
             names_unmaintained,
             f"but lakemark updates only {', '.join(MAINTAINED)} and, in tables with a record index "
             f"from version 8 on, {SECONDARY_INDEX_PREFIX}… with each commit",
-            _DROP_METADATA_TABLE,
+            f"{_DROP_INDEX}, or {_DROP_METADATA_TABLE}",
         ),
     ),
     _honoured(
@@ -496,7 +497,8 @@ _INDEXES = (
                 is_set,
                 "so Apache Hudi is building this index; every writer must update it, but lakemark "
                 "does not",
-                f"wait until it is complete, or {_DROP_METADATA_TABLE}",
+                f"wait until it is complete. If its process has died, {_DROP_INDEX}, or "
+                f"{_DROP_METADATA_TABLE}",
             ),
         ),
     ),

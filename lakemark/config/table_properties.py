@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -356,6 +356,22 @@ class TableProperties:
             keys.INDEX_DEFINITIONS_PATH: ".hoodie/.index_defs/index.json",
         }
         return TableProperties({**self._without_dropped_indexes, **named})
+
+    def without_metadata_partitions(self, partitions: Collection[str]) -> TableProperties:
+        """Return the properties without some partitions of the metadata table.
+
+        They are neither complete, nor being built, nor built again with the next metadata table.
+        """
+        listed = (keys.METADATA_PARTITIONS, keys.METADATA_PARTITIONS_INFLIGHT, keys.DROPPED_INDEXES)
+        left = {
+            key: ",".join(one for one in _csv(self.values[key]) if one not in partitions)
+            for key in listed
+            if not set(_csv(self.values.get(key))).isdisjoint(partitions)
+        }
+        changed = {**self.values, **left}
+        if not changed.get(keys.DROPPED_INDEXES):
+            changed.pop(keys.DROPPED_INDEXES, None)
+        return TableProperties(changed)
 
     def with_partition_expressions(self, fields: Iterable[PartitionField]) -> TableProperties:
         """Return the properties of a table whose partition columns have these expressions."""

@@ -30,6 +30,14 @@ from lakemark.metadata.record_index import RecordIndex
 _SEPARATOR = "\0"
 
 
+class UnreadLocation(Refused):
+    """The record index has a key in a file group that is not among the groups of the batch.
+
+    The file group may belong to a commit that completed after the commit of the batch began,
+    because the base files of the index contain whatever was compacted into them.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class RecordLevelIndex:
     """The locations of the keys of one batch; an ``Index``.
@@ -65,7 +73,7 @@ class RecordLevelIndex:
             groups: all file groups of the table.
 
         Raises:
-            Refused: the index locates a key in a file group that queries do not read.
+            UnreadLocation: the index locates a key in a file group that queries do not read.
         """
         ids = (group.readable.group for group in groups)
         names = [f"{one.partition_path}{_SEPARATOR}{one.file_id}" for one in ids]
@@ -84,8 +92,8 @@ class RecordLevelIndex:
         """See ``Index.tag``; all keys must be among those that were looked up.
 
         Raises:
-            Refused: a key has a row in another partition, or the index locates it in a file group
-                that queries do not read.
+            UnreadLocation: a key has a row in another partition, or the index locates it in a file
+                group that queries do not read.
         """
         rows = np.asarray(_index_in(record_keys, self.locations["record_key"]))
         is_stored = rows != NEW_KEY
@@ -111,11 +119,11 @@ def _index_in(values: pa.Array | pa.ChunkedArray, among: pa.Array | pa.ChunkedAr
     return pc.fill_null(found, NEW_KEY)
 
 
-def _not_here(location: Mapping[str, str], path: str | None) -> Refused:
+def _not_here(location: Mapping[str, str], path: str | None) -> UnreadLocation:
     key, stored = location["record_key"], location["partition_path"]
     if stored == path:
         return _not_read(location)
-    return Refused(
+    return UnreadLocation(
         f"record key {key!r} has a row in partition {stored!r}, and a change has it in "
         f"{'a new' if path is None else 'the'} partition{'' if path is None else f' {path!r}'}; "
         "keys of a table with a record index are unique in the whole table, so nothing was "
@@ -124,9 +132,9 @@ def _not_here(location: Mapping[str, str], path: str | None) -> Refused:
     )
 
 
-def _not_read(location: Mapping[str, str]) -> Refused:
+def _not_read(location: Mapping[str, str]) -> UnreadLocation:
     key, stored, file_id = (location[n] for n in ("record_key", "partition_path", "file_id"))
-    return Refused(
+    return UnreadLocation(
         f"the record index has record key {key!r} in file group {file_id} of partition {stored!r}, "
         "which queries do not read; find the differences with lakemark table check, and build the "
         "index again (--rebuild --run)"

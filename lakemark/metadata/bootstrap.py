@@ -9,8 +9,10 @@ attempt. Files of pending instants are omitted, because their commits will add t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
@@ -20,7 +22,6 @@ from lakemark.config.table_properties import (
     metadata_table_properties,
 )
 from lakemark.log.log_writers import read_instants
-from lakemark.metadata.bloom_filter_records import encode_bloom_filters
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of
 from lakemark.metadata.column_stats.encode import (
     StatisticsEntry,
@@ -34,18 +35,20 @@ from lakemark.metadata.index_definition import (
     define_secondary_index,
     remove_secondary_definitions,
 )
-from lakemark.metadata.metadata_store import MetadataStore
+from lakemark.metadata.index_sources import (
+    BLOOM_FILTERS,
+    RECORD_INDEX,
+    IndexSources,
+    new_secondary_index,
+)
+from lakemark.metadata.metadata_store import FirstRecords, MetadataStore
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.new_index import IndexContent, NewIndex
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_changes import RecordChanges
-from lakemark.metadata.record_index_records import (
-    MIN_RECORD_INDEX_GROUPS,
-    count_record_index_groups,
-    encode_locations,
-)
 from lakemark.metadata.secondary_columns import SecondaryColumn
-from lakemark.metadata.stored_locations import ReadKeys, locate_keys
-from lakemark.metadata.stored_values import ReadRows, encode_values, no_rows
+from lakemark.metadata.spilled_entries import SpilledEntries
+from lakemark.metadata.stored_values import ReadRows, no_rows
 from lakemark.metadata.valid_instants import draw_first_number
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import LogFile, join
@@ -61,16 +64,12 @@ from lakemark.view.file_lister import DataFile, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.view_loader import load_view
 
-#: For each partition: its kind, the prefix of its file group ids, and the number of file groups.
+#: The partitions of every metadata table: kind, prefix of file group ids, number of file groups.
 PARTITIONS = (
     (PartitionKind.FILES, "files-", 1),
     (PartitionKind.COLUMN_STATS, "col-stats-", 2),
     (PartitionKind.PARTITION_STATS, "partition-stats-", 1),
-    (PartitionKind.BLOOM_FILTERS, "bloom-filters-", 4),
-    (PartitionKind.RECORD_INDEX, "record-index-", MIN_RECORD_INDEX_GROUPS),
 )
-
-_NO_KEYS = pa.array([], pa.string())
 
 
 def visible_files(
@@ -195,131 +194,174 @@ def _paths_of_metadata_table(storage: Storage) -> list[str]:
     return [info.path for info in storage.list_tree(METADATA_FOLDER)]
 
 
-def build_metadata_table(
+@dataclass(frozen=True, slots=True)
+class PreparedPartition:
+    """A partition of a new metadata table, with its first records.
+
+    Attributes:
+        name: name of the partition.
+        file_id_prefix: prefix of the ids of its file groups.
+        records: its first records.
+    """
+
+    name: str
+    file_id_prefix: str
+    records: FirstRecords
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMetadataTable:
+    """The content of a new metadata table. Whatever can be refused was refused before.
+
+    Attributes:
+        storage: the data table's root.
+        clock: the data table's clock, which the metadata table shares.
+        partitions: the partitions in the order in which they are created.
+        listed_at: the newest time on the data table's timeline that the records include.
+        columns: names of the columns with statistics.
+        secondary: the columns with a secondary index.
+    """
+
+    storage: Storage
+    clock: TimelineClock
+    partitions: Sequence[PreparedPartition]
+    listed_at: str | None
+    columns: Sequence[str]
+    secondary: Sequence[SecondaryColumn]
+
+    def write(
+        self, properties: TableProperties, check_lease: Callable[[], None]
+    ) -> TableProperties:
+        """Write the metadata table; the caller holds the data table's lock.
+
+        Args:
+            properties: the data table's properties, which name no metadata table.
+            check_lease: raises if the lock was lost.
+
+        Returns:
+            The properties, which now name the metadata table.
+
+        Raises:
+            WriteConflict: another process has changed the properties in the meantime.
+        """
+        own = FolderStorage(self.storage, METADATA_FOLDER)
+        own_properties = metadata_table_properties(properties)
+        check_lease()
+        own.create(PROPERTIES_PATH, own_properties.to_bytes())
+        instants = TimelineStore.of_table(own, own_properties, clock=self.clock)
+        store = MetadataStore(own, instants, instants.load())
+        first = draw_first_number(len(self.partitions))
+        for number, one in enumerate(self.partitions, first):
+            store.initialise(
+                number, one.name, one.file_id_prefix, one.records, self.listed_at, check_lease
+            )
+        self._define(instants.version, check_lease)
+        after = properties.with_metadata_partitions(one.name for one in self.partitions)
+        replace_properties(self.storage, properties, after, check_lease)
+        return after
+
+    def _define(self, version: FormatVersion, check_lease: Callable[[], None]) -> None:
+        """Define the indexes, and remove the definitions of secondary indexes that are gone."""
+        names = [one.name for one in self.partitions]
+        remove_secondary_definitions(self.storage, check_lease, kept=names)
+        if self.columns:
+            define_column_statistics(
+                self.storage, self.columns, version.column_statistics, check_lease
+            )
+        if RECORD_INDEX.partition in names:
+            define_record_index(self.storage, check_lease)
+        for column in self.secondary:
+            define_secondary_index(
+                self.storage, column.partition, column.name, column.version, check_lease
+            )
+
+
+@contextmanager
+def prepare_metadata_table(
     storage: Storage,
     properties: TableProperties,
     timeline: Timeline,
     columns: pa.Schema,
     check_lease: Callable[[], None],
     clock: TimelineClock,
-    read_keys: ReadKeys,
+    indexes: Collection[str],
     secondary: Sequence[SecondaryColumn] = (),
     read_rows: ReadRows = no_rows,
-) -> TableProperties:
-    """Build the metadata table; the caller holds the data table's lock.
+) -> Iterator[PreparedMetadataTable]:
+    """Prepare a new metadata table; the caller holds the data table's lock.
+
+    Everything is read, and large indexes are stored on local disk until the end of the context. So
+    the former metadata table is dropped only if the new one can be built.
 
     Args:
         storage: the data table's root.
-        properties: the data table's properties, which name no metadata table. They may name
-            indexes of the former one, which are built again.
+        properties: the data table's properties.
         timeline: the data table's timeline, just loaded.
         columns: names and types of the columns with statistics; empty if the table has no schema
             yet.
         check_lease: raises if the lock was lost.
-        clock: the data table's clock, which the metadata table shares.
-        read_keys: reads the keys of a file slice, if the metadata table has a record index.
-        secondary: the columns of the secondary indexes that the properties name.
-        read_rows: reads the rows of a file slice, if there are such columns.
-
-    Returns:
-        The properties, which now name the metadata table.
+        clock: the data table's clock.
+        indexes: the indexes of the new metadata table; see ``TableProperties.metadata_indexes``.
+        secondary: the columns of the secondary indexes among them.
+        read_rows: reads the rows of a file slice, if there is a record index.
 
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
-        Refused: the metadata table has a record index, and two file groups have the same key; or an
-            index would be too large.
-        WriteConflict: another process has changed the properties in the meantime.
+        Refused: the metadata table has a record index, and two file groups have the same key.
+        StorageUnavailable: the disk of the temporary folder is full.
     """
     data = TimelineStore.of_table(storage, properties, clock=clock)
     version = data.version
     view = load_view(data, timeline, StorageFileLister(storage), version)
+    slices = view.latest_slices()
     visible = visible_files(_all_files(view), timeline, version)
     files = without_unfinished_logs(storage, visible, timeline, version, check_lease)
     ranges = _file_ranges(storage, files, columns, check_lease)
-    latest = {file.path for file in files_of(view.latest_slices())}
-    partitions = _partitions_of(properties, version)
+    latest = {file.path for file in files_of(slices)}
     changes = _first_records(files, ranges, latest, version.column_statistics)
-    kinds = {kind for kind, _, _ in partitions}
-    if PartitionKind.BLOOM_FILTERS in kinds:
-        listed = (file for some in files.values() for file in some)
-        changes[PartitionKind.BLOOM_FILTERS] = encode_bloom_filters(storage, listed)
-    if PartitionKind.RECORD_INDEX in kinds:
-        located = locate_keys(view.latest_slices(), read_keys, check_lease)
-        changes[PartitionKind.RECORD_INDEX] = encode_locations(located, _NO_KEYS, clock)
-    values = encode_values(view.latest_slices(), secondary, read_rows, check_lease)
-    own = FolderStorage(storage, METADATA_FOLDER)
-    own_properties = metadata_table_properties(properties)
-    check_lease()
-    own.create(PROPERTIES_PATH, own_properties.to_bytes())
-    instants = TimelineStore.of_table(own, own_properties, clock=clock)
-    store = MetadataStore(own, instants, instants.load())
-    first = draw_first_number(len(partitions) + len(secondary))
-    for number, (kind, prefix, count) in enumerate(partitions, first):
-        shards = changes[kind].by_shard(_file_groups(kind, count, changes[kind]))
-        newest = timeline.newest_time
-        store.initialise(number, kind.stored_name, prefix, shards, newest, check_lease)
-    for number, (column, records) in enumerate(values.items(), first + len(partitions)):
-        initialise_secondary_index(
-            store, number, column, records, timeline.newest_time, check_lease
-        )
-    if len(columns):
-        define_column_statistics(storage, columns.names, version.column_statistics, check_lease)
-    if PartitionKind.RECORD_INDEX in kinds:
-        define_record_index(storage, check_lease)
+    partitions = [
+        PreparedPartition(kind.stored_name, prefix, FirstRecords.of(changes[kind], count))
+        for kind, prefix, count in _of_every_table(version)
+    ]
+    sources = IndexSources(
+        storage, clock, timeline, version, slices, list(chain(*files.values())), read_rows
+    )
+    with ExitStack() as opened:
+        for index, column in _new_indexes(indexes, secondary):
+            content = IndexContent(index, storage, opened.enter_context(SpilledEntries()))
+            content.update(sources.of(index, column), check_lease)
+            partitions.append(
+                PreparedPartition(index.partition, index.file_id_prefix, content.encode())
+            )
+        listed_at = timeline.newest_time
+        yield PreparedMetadataTable(storage, clock, partitions, listed_at, columns.names, secondary)
+
+
+def _of_every_table(version: FormatVersion) -> Iterator[tuple[PartitionKind, str, int]]:
+    """Yield the partitions of every metadata table, in the order in which they are created."""
+    for kind, prefix, count in PARTITIONS:
+        if kind is not PartitionKind.PARTITION_STATS or version is not FormatVersion.V6:
+            yield kind, prefix, count
+
+
+def _new_indexes(
+    indexes: Collection[str], secondary: Iterable[SecondaryColumn]
+) -> Iterator[tuple[NewIndex, SecondaryColumn | None]]:
+    for index in (BLOOM_FILTERS, RECORD_INDEX):
+        if index.partition in indexes:
+            yield index, None
     for column in secondary:
-        define_secondary_index(storage, column.partition, column.name, column.version, check_lease)
-    names = [*(kind.stored_name for kind, _, _ in partitions), *(c.partition for c in secondary)]
-    after = properties.with_metadata_partitions(names)
-    replace_properties(storage, properties, after, check_lease)
-    return after
+        yield new_secondary_index(column), column
 
 
-def initialise_secondary_index(
-    store: MetadataStore,
-    number: int,
-    column: SecondaryColumn,
-    records: RecordChanges,
-    listed_at: str | None,
-    check_lease: Callable[[], None],
-) -> None:
-    """Create the partition of a secondary index, as ``MetadataStore.initialise`` does.
+def all_visible_files(
+    view: FileSystemView, timeline: Timeline, version: FormatVersion
+) -> list[DataFile]:
+    """Return the files of a view, also of older slices, that completed instants may have written.
 
-    A secondary index has as many file groups as a record index of the same number of records.
-
-    Args:
-        store: the metadata table.
-        number: see ``MetadataStore.initialise``, as ``listed_at`` and ``check_lease``.
-        column: the indexed column.
-        records: the first records of the index.
-        listed_at: the newest time on the data table's timeline that the records include.
-        check_lease: raises if the lock was lost.
-
-    Raises:
-        ClockBehind: ``listed_at`` is too far ahead of this machine's clock.
+    See ``visible_files``.
     """
-    count = count_record_index_groups(len(records.written.keys))
-    prefix, shards = f"{column.partition.replace('_', '-')}-", records.by_shard(count)
-    store.initialise(number, column.partition, prefix, shards, listed_at, check_lease)
-
-
-def _partitions_of(
-    properties: TableProperties, version: FormatVersion
-) -> list[tuple[PartitionKind, str, int]]:
-    """Return the partitions of a new metadata table, in the order in which they are created.
-
-    The indexes of the former metadata table are built again.
-    """
-    names = {"files", "column_stats", *properties.metadata_indexes}
-    if version is not FormatVersion.V6:
-        names.add("partition_stats")
-    return [one for one in PARTITIONS if one[0].stored_name in names]
-
-
-def _file_groups(kind: PartitionKind, count: int, changes: RecordChanges) -> int:
-    """Return the number of file groups of a partition; a large record index has more."""
-    if kind is not PartitionKind.RECORD_INDEX:
-        return count
-    return max(count, count_record_index_groups(len(changes.written.keys)))
+    return list(chain(*visible_files(_all_files(view), timeline, version).values()))
 
 
 def _all_files(view: FileSystemView) -> dict[str, list[DataFile]]:

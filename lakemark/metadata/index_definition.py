@@ -9,7 +9,7 @@ Source: ``HoodieIndexMetadata``, ``HoodieIndexDefinition`` of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,10 +173,19 @@ def remove_definitions(
         storage.put(DEFINITIONS_PATH, content.encode())
 
 
-def remove_secondary_definitions(storage: Storage, check_lease: Callable[[], None]) -> None:
-    """Remove the definitions of all secondary indexes; see ``remove_definitions``."""
+def remove_secondary_definitions(
+    storage: Storage, check_lease: Callable[[], None], kept: Collection[str] = ()
+) -> None:
+    """Remove the definitions of secondary indexes, which a crash may have left behind.
+
+    Args:
+        storage: the data table's root.
+        check_lease: as for ``define_column_statistics``.
+        kept: partitions whose definitions are kept.
+    """
     prefix = PartitionKind.SECONDARY_INDEX.stored_name
-    named = [name for name in read_definitions(storage) if name.startswith(prefix)]
+    defined = read_definitions(storage)
+    named = [name for name in defined if name.startswith(prefix) and name not in kept]
     if named:
         remove_definitions(storage, named, check_lease)
 

@@ -11,7 +11,7 @@ Source: ``HoodieHFileDataBlock``, ``HoodieAvroHFileWriter``,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,6 +20,8 @@ from lakemark.codec import bloom
 from lakemark.codec.bloom import BloomFilterBuilder
 from lakemark.codec.hfile import Entries, HFileReader, file_info, write_hfile
 from lakemark.codec.hfile.hfile_splice import splice_hfile
+from lakemark.codec.hfile.hfile_writer import HFileParts, check_order
+from lakemark.codec.hfile.trailer import Compression
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.delete_block import encode_deletes
 from lakemark.log.log_block import BlockType, HeaderKey, encode
@@ -86,21 +88,27 @@ class BaseContent:
 
     @classmethod
     def of(cls, records: Entries, created_ms: int) -> BaseContent:
-        """Encode a base file; see ``base_file``."""
-        return cls(base_file(records, created_ms), len(records.keys))
+        """Encode a base file of records that are in memory; see ``of_parts``."""
+        return cls.of_parts([records], created_ms)
 
+    @classmethod
+    def of_parts(cls, parts: Iterable[Entries], created_ms: int) -> BaseContent:
+        """Encode a base file.
 
-def base_file(records: Entries, created_ms: int) -> bytes:
-    """Encode a base file.
-
-    Args:
-        records: stored records, with keys in strictly ascending order.
-        created_ms: creation time of the file, in milliseconds since 1970.
-    """
-    builder = BloomFilterBuilder(keys_per_row=_BLOOM_KEYS_PER_ROW)
-    builder.add(records.keys)
-    info, meta_blocks = _bloom_entries(builder)
-    return _hfile(records, created_ms, info, meta_blocks)
+        Args:
+            parts: stored records, with keys in strictly ascending order, also from part to part.
+            created_ms: creation time of the file, in milliseconds since 1970.
+        """
+        builder = BloomFilterBuilder(keys_per_row=_BLOOM_KEYS_PER_ROW)
+        file, count = HFileParts(Compression.GZ), 0
+        for part in parts:
+            check_order(part)
+            builder.add(part.keys)
+            file.add_entries(part)
+            count += len(part.keys)
+        info, meta_blocks = _bloom_entries(builder)
+        described = {file_info.SCHEMA: stored_schema().encode(), **info}
+        return cls(file.finish(described, created_ms, meta_blocks), count)
 
 
 def changed_base_file(

@@ -26,7 +26,7 @@ partitions have random numbers (``draw_first_number``). Source: ``HoodieBackedTa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -58,7 +58,33 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file
 
 _DELTA = Action.DELTA_COMMIT
+#: Creation time of the files of instants that create partitions.
+CREATED_MS_OF_FIRST = 0
 _UPSERT, _INITIALISE = "UPSERT_PREPPED", "BULK_INSERT_PREPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRecords:
+    """The first records of a partition.
+
+    Attributes:
+        group_count: the number of file groups.
+        read: yields the base file of each file group, in the order of the file groups' numbers; a
+            base file without records is not written.
+    """
+
+    group_count: int
+    read: Callable[[], Iterator[BaseContent]]
+
+    @classmethod
+    def of(cls, changes: RecordChanges, group_count: int) -> FirstRecords:
+        """Return records that are in memory."""
+
+        def read() -> Iterator[BaseContent]:
+            for shard in changes.by_shard(group_count):
+                yield BaseContent.of(shard.written, CREATED_MS_OF_FIRST)
+
+        return cls(group_count, read)
 
 
 @dataclass
@@ -149,7 +175,7 @@ class MetadataStore:
         number: int,
         partition: str,
         prefix: str,
-        shards: Sequence[RecordChanges],
+        records: FirstRecords,
         listed_at: str | None,
         check_lease: Callable[[], None],
     ) -> None:
@@ -159,7 +185,7 @@ class MetadataStore:
             number: number of the instant that creates the partition; see ``draw_first_number``.
             partition: name of the partition.
             prefix: prefix of the ids of its file groups.
-            shards: the first records of each file group.
+            records: the first records of each file group.
             listed_at: the newest time on the data table's timeline that the records include. The
                 instant completes after this time.
             check_lease: raises if the lock was lost.
@@ -171,14 +197,15 @@ class MetadataStore:
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
         text = f"#partition metadata\ncommitTime={instant}\npartitionDepth=1\n"
         self.storage.create(join(partition, PARTITION_METAFILE), text.encode())
-        self.groups[partition] = [f"{prefix}{shard:04d}-0" for shard in range(len(shards))]
+        groups = [f"{prefix}{shard:04d}-0" for shard in range(records.group_count)]
         stats = []
-        for file_id, shard in zip(self.groups[partition], shards, strict=True):
+        for file_id, base in zip(groups, records.read(), strict=True):
+            check_lease()
             name = LogFileName(file_id, instant, 1, FIRST_WRITE_TOKEN)
             self.storage.create(join(partition, str(name)), first_log_file(instant))
-            if not shard.is_empty:
-                base = BaseContent.of(shard.written, self.created_ms(instant))
+            if base.count:
                 stats.append(self.write_base(partition, file_id, instant, base))
+        self.groups[partition] = groups
         self.publish(pending, commit_metadata(stats, _INITIALISE), check_lease, listed_at)
 
     def begin(self, requested: Instant, content: bytes = b"") -> Instant:
@@ -341,7 +368,7 @@ class MetadataStore:
     def created_ms(self, instant: str) -> int:
         """Return the creation time of an instant's files, which is the same in each attempt."""
         if instant.startswith(INITIAL):
-            return 0
+            return CREATED_MS_OF_FIRST
         return int(self.instants.clock.parse(instant).timestamp() * 1000)
 
     def _files_of(self, instant: str) -> list[str]:

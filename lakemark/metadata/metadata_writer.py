@@ -28,6 +28,7 @@ from lakemark.metadata.commit_statistics import CommitStatistics
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
 from lakemark.metadata.metadata_compaction import compact_if_due, last_compaction
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_store import MetadataStore
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
 from lakemark.metadata.partition_kind import PartitionKind, has_record_index
@@ -94,9 +95,9 @@ class MetadataWriter:
         Raises:
             Fenced: the instant was rolled back in the meantime.
             WriteConflict: another writer has added a record key of the commit to the record index;
-                or a secondary index was created after the commit began.
+                or an index was created after the commit began.
             Refused: the version of the table, or what it logs for CDC queries, was changed after it
-                was opened; or the record index was created after the commit began.
+                was opened.
             MetadataTableBehind: the metadata table cannot be continued, and the next start builds
                 it again.
             Unsupported: the metadata table cannot be continued, and the next start does not build
@@ -251,6 +252,17 @@ class MetadataWriter:
         if state is not None:
             self._compact_if_due(state, timeline, check_lease)
             self._loader.current = state
+
+    def open_store(self, timeline: Timeline) -> MetadataStore | None:
+        """Check that the metadata table may be continued, and open it to add a partition.
+
+        The result is None if there is no metadata table. Errors as for ``on_commit``.
+
+        Args:
+            timeline: the data table's timeline, just loaded under the table's lock.
+        """
+        state = self._loader.load(timeline)  # the next call loads the state again
+        return None if state is None else state.store
 
     def find_reason_to_rebuild(self, timeline: Timeline, schema: pa.Schema) -> str | None:
         """See ``WriterStateLoader.find_reason_to_rebuild``."""

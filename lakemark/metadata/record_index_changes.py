@@ -38,9 +38,9 @@ def record_index_changes(
             the commit were looked up.
 
     Raises:
-        WriteConflict: another writer has added one of the keys.
-        Refused: the commit adds a key to two file groups; or the writer of a file did not collect
-            its keys.
+        WriteConflict: another writer has added one of the keys; or the index was created after the
+            writer of a file had begun.
+        Refused: the commit adds a key to two file groups.
     """
     changes = [(_group_of(stat), _collected(stat)) for stat in stats]
     added = [KeysOfGroup(group, instant, one.added) for group, one in changes if len(one.added)]
@@ -63,11 +63,10 @@ def _group_of(stat: WriteStat) -> FileGroupId:
 def _collected(stat: WriteStat) -> KeyChanges:
     if stat.key_changes is None:
         message = (
-            f"the table has a record index, and the keys of {stat.path} were not collected for it, "
-            "because the index was created after this writer had begun; nothing was published; "
-            "open the table again and write again"
+            f"the table has a record index, which was created after the commit with {stat.path} "
+            "began, so that its keys were not collected; write the batch again"
         )
-        raise Refused(message)
+        raise WriteConflict(message)
     return stat.key_changes
 
 

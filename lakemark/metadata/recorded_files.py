@@ -77,7 +77,9 @@ class RecordedFiles:
 
     def _recorded(self, partition: str, listed: Iterable[DataFile]) -> dict[str, DataFile]:
         """Return the files that must exist, by path, with the sizes that were recorded last."""
-        since = self._since_compaction()
+        listed = list(listed)
+        created_at = self._created_at(listed)
+        since = [i for i in self._since_compaction() if (i.completed_at or "") >= created_at]
         self.store.read_commits(since)
         logs = [
             (instant, file)
@@ -86,7 +88,7 @@ class RecordedFiles:
             if isinstance(file, LogFile)
         ]
         files = [*listed, *(log for _, log in logs)]
-        bases = self._newest_bases(partition, files)
+        bases = self._newest_bases(partition, files, created_at)
         recorded = {file.path: file for _, file in bases.values()}
         for instant, log in logs:
             base = bases.get(log.name.file_id)
@@ -94,8 +96,22 @@ class RecordedFiles:
                 recorded[log.path] = log
         return recorded
 
+    def _created_at(self, listed: Iterable[DataFile]) -> str:
+        """Return when the partition was created, if it was created again; otherwise "".
+
+        An index may be dropped and created again. Commits from before name files of the dropped
+        partition. The first log of each file group is named after the instant that created it.
+        """
+        named = {file.name.instant for file in listed}
+        created = [i for i in self._initial() if i.requested_at in named]
+        return max((i.completed_at or "" for i in created), default="")
+
+    def _initial(self) -> list[Instant]:
+        """Return the commits that created partitions."""
+        return [i for i in self.timeline.completed(Action.DELTA_COMMIT) if _is_initial(i)]
+
     def _newest_bases(
-        self, partition: str, files: Iterable[DataFile]
+        self, partition: str, files: Iterable[DataFile], created_at: str
     ) -> dict[str, tuple[Instant, DataFile]]:
         """Return the newest base file of each file group, and the instant that wrote that file.
 
@@ -109,6 +125,8 @@ class RecordedFiles:
         all_have_one = groups <= {name.file_id for name in bases}
         found: dict[str, tuple[Instant, DataFile]] = {}
         for instant in self._base_writers():
+            if (instant.completed_at or "") < created_at:
+                continue
             if all_have_one and _is_initial(instant) and instant.requested_at not in named:
                 continue
             for file in self._written(instant, partition):
@@ -121,8 +139,7 @@ class RecordedFiles:
     def _base_writers(self) -> Iterator[Instant]:
         """Yield the compactions, and the commits that created a partition, newest first."""
         compactions = self.timeline.completed(Action.COMMIT)
-        initial = [i for i in self.timeline.completed(Action.DELTA_COMMIT) if _is_initial(i)]
-        yield from sorted((*compactions, *initial), key=self._begins, reverse=True)
+        yield from sorted((*compactions, *self._initial()), key=self._begins, reverse=True)
 
     def _since_compaction(self) -> list[Instant]:
         """Return the valid delta commits that the last compaction does not include, in order."""

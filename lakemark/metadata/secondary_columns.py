@@ -19,10 +19,7 @@ from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.secondary_index import hashes_values
 
 #: What a user can do about an index that lakemark does not update.
-_REMEDY = (
-    "write with Apache Hudi, or drop the metadata table with its indexes (lakemark run "
-    "--drop-metadata-table)"
-)
+_REMEDY = "write with Apache Hudi, or drop the index (lakemark table index drop)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,15 @@ A new record index is built from these locations, and an existing one is compare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.errors import Refused
 from lakemark.metadata.difference import Difference
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_index import LOCATIONS, RecordIndex
-from lakemark.metadata.record_index_records import KeysOfGroup
 from lakemark.model.file_slice import FileSlice, join
 
 #: Returns the distinct record keys of the live rows of a file slice, as strings.
@@ -25,45 +23,10 @@ ReadKeys: TypeAlias = Callable[[FileSlice], pa.Array]
 
 _NAME = PartitionKind.RECORD_INDEX.stored_name
 
-#: The most keys of which a record index is built. More records would exceed 2 GiB, the limit of an
-#: Arrow array.
-_MAX_KEYS = 15_000_000
-
 
 def no_keys(file_slice: FileSlice) -> pa.Array:
     """Return no key; for a table that has no rows, or no record index."""
     return pa.array([], pa.string())
-
-
-def locate_keys(
-    slices: Iterable[FileSlice], read_keys: ReadKeys, check_lease: Callable[[], None]
-) -> list[KeysOfGroup]:
-    """Return the keys of each file slice; this reads the keys of all rows.
-
-    As in Apache Hudi, the location of a key has the instant that begins the file slice.
-
-    Args:
-        slices: the slices that queries read.
-        read_keys: reads the keys of a slice.
-        check_lease: raises if the lock was lost.
-
-    Raises:
-        Refused: two file groups have the same key, or there are too many keys.
-        SnapshotChanged, CorruptData, Unsupported: a file cannot be read.
-    """
-    found = []
-    for one in slices:
-        check_lease()
-        found.append(KeysOfGroup(one.group, one.base_instant, read_keys(one)))
-        if sum(len(group.keys) for group in found) > _MAX_KEYS:
-            message = (
-                f"the table has more than {_MAX_KEYS:,} record keys, of which lakemark builds no "
-                "record index; drop the index (lakemark run --drop-metadata-table), or build it "
-                "with Apache Hudi"
-            )
-            raise Refused(message)
-    _check_distinct(found)
-    return found
 
 
 def record_index_differences(
@@ -111,20 +74,3 @@ def _if_any(
     if len(extra):
         of = f"of {len(extra)} keys, such as {pc.min(extra).as_py()!r}"
         yield Difference(path, _NAME, f"{stored} {of}", actual)
-
-
-def _check_distinct(found: Sequence[KeysOfGroup]) -> None:
-    keys = pa.chunked_array([one.keys for one in found], pa.string())
-    counts = pc.value_counts(keys)
-    twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    if not len(twice):
-        return
-    key = twice[0].as_py()
-    where = [one.group for one in found if pc.index(one.keys, key).as_py() >= 0]
-    names = " and ".join(join(group.partition_path, group.file_id) for group in where)
-    message = (
-        f"record key {key!r} has a row in the file groups {names}, but a record index has one "
-        "location of each key; remove one of the rows, or drop the index (lakemark run "
-        "--drop-metadata-table)"
-    )
-    raise Refused(message)

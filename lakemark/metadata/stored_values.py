@@ -13,14 +13,12 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.errors import Refused
 from lakemark.metadata.difference import Difference
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
-from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index import SecondaryIndex, encode_keys
-from lakemark.metadata.secondary_index_records import encode_index_keys, index_keys
+from lakemark.metadata.secondary_index_records import index_keys
 from lakemark.model.file_slice import FileSlice, join
 from lakemark.model.meta_columns import RECORD_KEY
 
@@ -29,64 +27,28 @@ ReadRows: TypeAlias = Callable[[FileSlice, Sequence[str]], Iterator[pa.Table]]
 
 _NO_KEYS = pa.array([], pa.string())
 
-#: The most bytes of keys of which an index is built. An Arrow array holds at most 2 GiB.
-_MAX_BYTES = 1 << 30
-
 
 def no_rows(file_slice: FileSlice, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield nothing; for a table that has no rows, or no secondary index."""
     return iter(())
 
 
-def encode_values(
-    slices: Iterable[FileSlice],
-    columns: Sequence[SecondaryColumn],
-    read_rows: ReadRows,
-    check_lease: Callable[[], None],
-) -> dict[SecondaryColumn, RecordChanges]:
-    """Return the records of new secondary indexes; this reads the indexed columns of all rows.
-
-    Args:
-        slices: the slices that queries read.
-        columns: the columns to index.
-        read_rows: reads the rows of a slice.
-        check_lease: raises if the lock was lost.
-
-    Raises:
-        Refused: the keys of an index take too much memory.
-        SnapshotChanged, CorruptData, Unsupported: a file cannot be read.
-    """
-    found: dict[SecondaryColumn, list[pa.Array]] = {column: [] for column in columns}
-    for one in slices if columns else ():
-        check_lease()
-        for column, keys in read_index_keys(one, columns, read_rows).items():
-            found[column] += keys
-            _check_size(found[column], column)
-    return {
-        column: encode_index_keys(pa.concat_arrays([_NO_KEYS, *chunks]), _NO_KEYS, column)
-        for column, chunks in found.items()
-    }
-
-
 def read_index_keys(
-    file_slice: FileSlice, columns: Sequence[SecondaryColumn], read_rows: ReadRows
-) -> dict[SecondaryColumn, list[pa.Array]]:
-    """Return the keys of the live rows of a file slice in each secondary index; see ``index_keys``.
+    file_slice: FileSlice, column: SecondaryColumn, read_rows: ReadRows
+) -> Iterator[pa.Array]:
+    """Yield the keys of the live rows of a file slice in a secondary index; see ``index_keys``.
 
     Args:
         file_slice: the file slice.
-        columns: the indexed columns.
+        column: the indexed column.
         read_rows: reads the rows of the slice.
 
     Raises:
         SnapshotChanged, CorruptData, Unsupported: a file cannot be read.
     """
-    names = dict.fromkeys([RECORD_KEY, *(column.name for column in columns)])
-    found: dict[SecondaryColumn, list[pa.Array]] = {column: [] for column in columns}
+    names = dict.fromkeys([RECORD_KEY, column.name])
     for rows in read_rows(file_slice, [*names]):
-        for column, chunks in found.items():
-            chunks.append(index_keys(rows, column))
-    return found
+        yield index_keys(rows, column)
 
 
 def secondary_index_differences(
@@ -110,8 +72,7 @@ def secondary_index_differences(
         CorruptData, Unsupported: a file cannot be read.
     """
     for column in columns:
-        of_slices = (read_index_keys(one, [column], read_rows)[column] for one in slices)
-        rows = [chunk for chunks in of_slices for chunk in chunks]
+        rows = [chunk for one in slices for chunk in read_index_keys(one, column, read_rows)]
         scanned = SecondaryIndex(metadata, column.partition).scan()
         stored = [encode_keys(*map(_whole, part.columns)) for part in scanned]
         yield from _if_any(column, rows, stored, "no value", "a row")
@@ -120,16 +81,6 @@ def secondary_index_differences(
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks()
-
-
-def _check_size(chunks: Sequence[pa.Array], column: SecondaryColumn) -> None:
-    if sum(chunk.nbytes for chunk in chunks) > _MAX_BYTES:
-        message = (
-            f"the values of column {column.name!r} and their record keys take more than "
-            f"{_MAX_BYTES:,} bytes, of which lakemark builds no index {column.partition}; drop the "
-            "index, or build it with Apache Hudi"
-        )
-        raise Refused(message)
 
 
 def _if_any(

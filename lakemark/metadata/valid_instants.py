@@ -9,9 +9,11 @@ Source: ``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi 1.2
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from uuid import uuid4
 
+from lakemark.errors import Refused
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 
@@ -35,6 +37,28 @@ def draw_first_number(count: int) -> int:
     the lowest unused number (``generateUniqueInstantTime``).
     """
     return _FIRST_NUMBER + uuid4().int % (_NUMBERS_END - count - _FIRST_NUMBER)
+
+
+def draw_number(metadata: Timeline) -> int:
+    """Draw the number of an instant that adds one partition to a metadata table.
+
+    Args:
+        metadata: the metadata table's timeline. An archived instant has its number for ever.
+
+    Raises:
+        Refused: all numbers are used.
+    """
+    numbers = random.sample(range(_FIRST_NUMBER, _NUMBERS_END), _NUMBERS_END - _FIRST_NUMBER)
+    unused = (n for n in numbers if metadata.find(initial(n)) is None)
+    found = next((n for n in unused if metadata.archived_time(initial(n)) is None), None)
+    if found is None:
+        message = (
+            "the timeline of the metadata table has as many instants that created partitions as "
+            "there can be; build the metadata table again (lakemark table check TABLE --rebuild "
+            "--run)"
+        )
+        raise Refused(message)
+    return found
 
 
 def initial(number: int) -> str:

@@ -249,8 +249,8 @@ class WriterStateLoader:
         if definition is not None and definition.is_partitioned:
             message = (
                 f"table {self.storage.location.url} has a record index for each partition "
-                "(isPartitioned), which lakemark does not update; drop the metadata table with "
-                "its indexes (lakemark run --drop-metadata-table)"
+                "(isPartitioned), which lakemark does not update; drop the index (lakemark table "
+                f"index drop {self.storage.location.url} {_RECORD_INDEX} --run)"
             )
             raise Unsupported(message)
 

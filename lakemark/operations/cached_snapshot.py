@@ -150,9 +150,20 @@ class CachedSnapshot:
         """
         timeline = loaded or self._store.load()
         if self._timeline is None or timeline.instants != self._timeline.instants:
-            check_same_version(self._storage, self._store.version)
+            # Another process may have created or dropped an index.
+            self.properties = check_same_version(self._storage, self._store.version)
             self._timeline, self._view, self._parts = timeline, None, None
             self._metadata = None  # its indexes describe the older timeline
+
+    def reload_properties(self) -> None:
+        """Read the properties again, because another process may have dropped an index.
+
+        The timeline does not show this.
+
+        Raises:
+            Refused: as for ``refresh``.
+        """
+        self.properties = check_same_version(self._storage, self._store.version)
 
     def forget_metadata(self) -> bool:
         """Drop everything that is loaded if it depends on an open metadata table.

@@ -13,16 +13,20 @@ from lakemark.errors import TableNotFound
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.metadata import bootstrap
 from lakemark.metadata.difference import Difference
-from lakemark.metadata.partition_kind import PartitionKind, has_record_index
+from lakemark.metadata.index_definition import remove_definitions
+from lakemark.metadata.index_partitions import stale_definitions
+from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.secondary_columns import SecondaryColumn, check_types, readable_columns
 from lakemark.metadata.secondary_index import index_version
 from lakemark.metadata.stored_locations import ReadKeys, no_keys
 from lakemark.metadata.stored_values import ReadRows, no_rows
 from lakemark.metadata.validation import find_differences
+from lakemark.model.action import Action
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.open_table import OpenTable
+from lakemark.services import indexing
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies, maintain
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
@@ -44,6 +48,7 @@ def keep_metadata_table(table: OpenTable) -> str | None:
     writer = table.metadata_writer
     writer.rebuild_at_start()
     schema = table.schema or pa.schema([])
+    _finish_indexing(table)
     if writer.find_reason_to_rebuild(table.store.load(), schema) is None:
         return None
     with table.context.lock.hold(LOCK_WAIT_S) as lease:
@@ -52,6 +57,16 @@ def keep_metadata_table(table: OpenTable) -> str | None:
         if reason is not None:
             build_metadata_table(table, timeline, lease.check)
     return reason
+
+
+def _finish_indexing(table: OpenTable) -> None:
+    """Finish what dead processes have left of the creation or the drop of an index."""
+    if table.timeline.pending(Action.INDEXING):
+        indexing.clear_dead(table.context)
+    elif stale_definitions(table.storage):
+        with table.context.lock.hold(LOCK_WAIT_S) as lease:
+            stale = stale_definitions(table.storage)
+            remove_definitions(table.storage, stale, lease.check)
 
 
 def rebuild_metadata_table(table: OpenTable) -> None:
@@ -150,6 +165,8 @@ def build_metadata_table(
 ) -> None:
     """Build the metadata table; the caller holds the table's lock.
 
+    The former metadata table is kept until nothing can refuse the new one.
+
     Args:
         table: the open table.
         timeline: the table's timeline, just loaded.
@@ -159,30 +176,28 @@ def build_metadata_table(
 
     Raises:
         Unsupported: lakemark does not update one of the indexes.
-        Refused: an index cannot be built; see ``bootstrap.build_metadata_table``.
+        Refused: an index cannot be built; see ``bootstrap.prepare_metadata_table``.
         WriteConflict: another process has changed the properties in the meantime.
     """
-    table.store.clock.check()  # fail before the old metadata table is dropped
+    table.store.clock.check()
     table.refresh(timeline)
     columns, stored = _indexed_columns(table), read_properties(table.storage)
     table.metadata_writer.check_record_index(stored)
     wanted = stored if indexes is None else stored.with_dropped_indexes(indexes)
-    has_index = PartitionKind.RECORD_INDEX.stored_name in wanted.metadata_indexes
-    read_keys = _key_reader(table) if has_index else no_keys
-    secondary = _secondary_columns(table, wanted)
-    read_rows = row_reader(table) if secondary else no_rows
-    bare = bootstrap.drop_metadata_table(table.storage, stored, check_lease, indexes=indexes)
-    properties = bootstrap.build_metadata_table(
+    prepared = bootstrap.prepare_metadata_table(
         table.storage,
-        bare,
+        stored,
         timeline,
         columns,
         check_lease,
         table.store.clock,
-        read_keys,
-        secondary,
-        read_rows,
+        wanted.metadata_indexes,
+        _secondary_columns(table, wanted),
+        row_reader(table) if has_record_index(wanted) else no_rows,
     )
+    with prepared as content:
+        bare = bootstrap.drop_metadata_table(table.storage, stored, check_lease, indexes=indexes)
+        properties = content.write(bare, check_lease)
     table.metadata_writer.forget()
     table.snapshot.forget_metadata_table(properties)
 

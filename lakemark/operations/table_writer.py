@@ -13,7 +13,7 @@ from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.errors import Refused, Retriable, SnapshotChanged, Unsupported, WriteConflict
+from lakemark.errors import Refused, Retriable, SnapshotChanged, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.global_keys import MovedChanges, move_rows
 from lakemark.index.index import Index, NewKeysIndex
@@ -42,10 +42,12 @@ from lakemark.operations.compact import (
 from lakemark.operations.expression_trust import expression_statement
 from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
 from lakemark.operations.hash_ring_assigner import HashRingAssigner
+from lakemark.operations.later_commits import conflicts_with_later_commits
 from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.resize_buckets import plan_buckets, resize_buckets
+from lakemark.operations.write_checks import check_record_index
 from lakemark.operations.write_context import avro_schema_text, write_context
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema import avro
@@ -53,7 +55,6 @@ from lakemark.schema.evolution import changes_between, unite_schemas
 from lakemark.schema.field_path import column_at
 from lakemark.services.compaction_plan import CompactionPolicy, is_due
 from lakemark.services.resize_plan import ResizePolicy
-from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.conflicts import check_not_planned
 from lakemark.transaction.heartbeat import is_fresh
@@ -154,7 +155,7 @@ class TableWriter:
             InvalidConfig: another writer changed a column to a type that is incompatible with ours.
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
-        self._check_record_index()
+        check_record_index(self.table, looks_up_keys=self.settings.looks_up_keys)
         self._rings = None
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
@@ -218,6 +219,7 @@ class TableWriter:
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
+            WriteConflict: another writer has added one of the keys since ``begin``.
             Refused: several partitions have a row of the same key.
             MetadataTableBehind: the record index cannot be used until the next start.
         """
@@ -229,7 +231,8 @@ class TableWriter:
                 return self._record_level_index(record_keys).stored_keys(groups)
             return StoredKeys.search(context.reader, groups, record_keys, runner)
 
-        return move_rows(context.reader, changes, locate, runner)
+        with conflicts_with_later_commits(self.table):
+            return move_rows(context.reader, changes, locate, runner)
 
     def assign(
         self,
@@ -249,6 +252,7 @@ class TableWriter:
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
+            WriteConflict: another writer has added one of the keys since ``begin``.
             Refused: several file groups of a partition contain the same key; or the table has a
                 record index, and a key is in another partition.
             MetadataTableBehind: the record index cannot be used until the next start.
@@ -265,7 +269,8 @@ class TableWriter:
             index: Index = NewKeysIndex()
             if looks_up:
                 index = stored or self._index_of(context, changes.column(RECORD_KEY))
-            return self._lookup_assigner(context, index).assign(changes)
+            with conflicts_with_later_commits(self.table):
+                return self._lookup_assigner(context, index).assign(changes)
         table = self.table
         key_fields = table.properties.record_key_fields
         view, timeline = table.view(), table.timeline
@@ -486,22 +491,6 @@ class TableWriter:
 
         return compaction.publish(stats, table_facts)
 
-    def _check_record_index(self) -> None:
-        """Check that the keys of this writer can be in the record index, if the table has one.
-
-        Raises:
-            Unsupported: the table has a bucket index. Its keys are unique only within a partition,
-                and Apache Hudi does not add the keys of its own logs to the record index.
-        """
-        if has_record_index(self.table.properties) and not self.settings.looks_up_keys:
-            message = (
-                f"table {self.table.location.url} has a record index and a bucket index, so that "
-                "Apache Hudi does not add all keys to the record index and misses rows in queries "
-                "by key; drop the metadata table with its indexes (lakemark run "
-                "--drop-metadata-table)"
-            )
-            raise Unsupported(message)
-
     def _lookup_assigner(self, context: WriteContext, index: Index) -> LookupAssigner:
         properties, sizing = self.table.properties, self.table.base_files
         newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
@@ -552,9 +541,9 @@ class TableWriter:
             column_at(nothing, name)  # a missing column must fail before the instant exists
         self._secondary = ()
         if has_record_index(self.table.properties):
-            # Another process may have created an index since the table was opened.
-            properties = read_properties(self.table.storage)
-            self._secondary = self.table.metadata_writer.secondary_columns(properties)
+            self.table.snapshot.reload_properties()
+            writer = self.table.metadata_writer
+            self._secondary = writer.secondary_columns(self.table.properties)
             check_types(self._secondary, self.schema, self.table.location.url)
 
     def _check_columns_of(self, metadata: CommitMetadata) -> None:

@@ -20,6 +20,7 @@ from lakemark.index.hash_ring import RINGS_FOLDER
 from lakemark.index.partition_buckets import CONFIGS_FOLDER, is_known, load_partition_buckets
 from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.secondary_columns import check_types
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.operations.hash_ring_assigner import check_rings
@@ -54,6 +55,27 @@ def check_stored_rows(table: OpenTable, index: BucketIndex | None) -> KeyGenerat
     if index is None:
         check_rings(table, sample)
     return generator
+
+
+def check_record_index(table: OpenTable, *, looks_up_keys: bool) -> None:
+    """Check that the keys of a writer can be in the record index, if the table has one.
+
+    Args:
+        table: the open table.
+        looks_up_keys: whether the writer looks keys up, because there is no bucket index.
+
+    Raises:
+        Unsupported: the table has a bucket index. Its keys are unique only within a partition, and
+            Apache Hudi does not add the keys of its own logs to the record index.
+    """
+    if has_record_index(table.properties) and not looks_up_keys:
+        url = table.location.url
+        message = (
+            f"table {url} has a record index and a bucket index, so that Apache Hudi does not add "
+            "all keys to the record index and misses rows in queries by key; drop the index "
+            f"(lakemark table index drop {url} record_index --run)"
+        )
+        raise Unsupported(message)
 
 
 def check_hashing(table: OpenTable) -> None:

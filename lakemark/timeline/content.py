@@ -19,6 +19,7 @@ from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.format_version import FormatVersion
+from lakemark.model.index_plan import IndexPlan
 from lakemark.model.restore_plan import RestorePlan, restore_metadata_record
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.savepoint_metadata import SavepointMetadata
@@ -139,6 +140,16 @@ def encode_clean_metadata(plan: CleanPlan, started_at: str, took_ms: int) -> byt
     return avro_container.encode(
         "HoodieCleanMetadata", clean_metadata_record(plan, started_at, took_ms)
     )
+
+
+def encode_index_plan(plan: IndexPlan) -> bytes:
+    """Encode a requested indexing action."""
+    return avro_container.encode("HoodieIndexPlan", plan.to_record())
+
+
+def encode_index_metadata(plan: IndexPlan) -> bytes:
+    """Encode a completed indexing action; see ``IndexPlan.caught_up``."""
+    return avro_container.encode("HoodieIndexCommitMetadata", plan.to_commit_record())
 
 
 def encode_rollback_plan(plan: RollbackPlan) -> bytes:

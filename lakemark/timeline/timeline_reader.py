@@ -17,6 +17,7 @@ from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.format_version import FormatVersion
+from lakemark.model.index_plan import IndexPlan
 from lakemark.model.instant import Instant
 from lakemark.model.restore_plan import RestorePlan
 from lakemark.model.rollback_plan import RollbackPlan
@@ -296,6 +297,22 @@ class TimelineReader:
         pending = timeline.pending(Action.ROLLBACK)
         plans = ((one, self.find_rollback_plan(one.requested_at)) for one in pending)
         return [(one, plan) for one, plan in plans if plan is not None]
+
+    def pending_indexing(self, timeline: Timeline) -> list[tuple[Instant, IndexPlan]]:
+        """Return the pending indexing actions with their plans.
+
+        An action without a requested file has an empty plan. Its inflight file appeared again, or
+        its process died while it removed the action.
+        """
+        return [(one, self._index_plan(one)) for one in timeline.pending(Action.INDEXING)]
+
+    def _index_plan(self, pending: Instant) -> IndexPlan:
+        path = self.path_of(replace(pending, state=State.REQUESTED))
+        try:
+            data = self._storage.read(path)
+        except NotFound:
+            return IndexPlan(partitions=(), up_to="")
+        return decode_as(IndexPlan.from_record, data, path)
 
     def read_rollback(self, completed: Instant) -> RollbackPlan:
         """Return the content of a completed rollback; read once."""

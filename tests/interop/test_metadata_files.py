@@ -13,7 +13,7 @@ import pytest
 from lakemark.codec.hfile import Entries, HFileReader, write_hfile
 from lakemark.log.log_block import BlockType
 from lakemark.log.log_reader import read_blocks
-from lakemark.metadata.metadata_files import base_file, changed_base_file, log_file
+from lakemark.metadata.metadata_files import BaseContent, changed_base_file, log_file
 from lakemark.metadata.record_changes import RecordChanges
 from tests.golden.golden_table import GoldenTable, sorted_rows, unpack
 from tests.interop import hudi_rs
@@ -57,7 +57,7 @@ def write_again(
 
 def write_whole(hfile: bytes, change: Change) -> bytes:
     """Write a base file from all of its records."""
-    return base_file(_entries(hfile, change), CREATED_MS)
+    return BaseContent.of(_entries(hfile, change), CREATED_MS).content
 
 
 def copy_blocks(hfile: bytes, change: Change) -> bytes:

@@ -22,8 +22,8 @@ from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index import encode_keys, index_version
 from lakemark.metadata.secondary_index_records import encode_index_keys
 from lakemark.model.format_version import FormatVersion
+from lakemark.operations.create_index import create_index
 from lakemark.operations.open_table import OpenTable, open_table
-from lakemark.operations.secondary_index import create_secondary_index
 from lakemark.operations.write import RowWriter
 from lakemark.storage import StorageLocation
 from lakemark.storage.folder_storage import FolderStorage
@@ -131,7 +131,7 @@ def test_both_continue_the_index(
         extra={"hoodie.index.type": "RECORD_INDEX", **RECORD_INDEX},
     )
     oracle.write(path, model.upserts(range(40), 10), apache, options=SEVERAL_GROUPS)
-    create_secondary_index(open_at(path), "note", "note")
+    create_index(open_at(path), "note", "note")
     check(oracle, path, model)
     oracle.write(path, model.upserts([*range(5, 25), 41, 42], 20), apache)
     check(oracle, path, model)

@@ -42,11 +42,13 @@ from lakemark.operations.archive import archive, plan_archival
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.create import create_on
+from lakemark.operations.create_index import create_index
+from lakemark.operations.drop_index import drop_index
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.secondary_index import create_secondary_index
 from lakemark.operations.table_index import PartitionChange
+from lakemark.operations.table_indexes import list_indexes
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write import RowWriter
 from lakemark.services.archival import metadata_compacted_at
@@ -870,6 +872,18 @@ def is_known(table: OpenTable) -> bool:
     return bool(table.properties.metadata_partitions)
 
 
+def has_index(name: str, *, is_there: bool = True) -> Callable[[OpenTable], bool]:
+    def shows(table: OpenTable) -> bool:
+        return (name in {one.name for one in list_indexes(table)}) is is_there
+
+    return shows
+
+
+def drop_secondary_index(to: TableWriter) -> None:
+    if has_index("v")(to.table):
+        drop_index(to.table, "v")
+
+
 def is_metadata_maintained(table: OpenTable) -> bool:
     own = own_timeline(table.storage)
     return bool(own.completed(Action.CLEAN)) and own.has_history
@@ -979,9 +993,26 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "creation of a secondary index": TableScenario(
         looked_up(2, indexes=MAINTAINED_INDEXES),
-        lambda to: create_secondary_index(to.table, "v", "v"),
-        lambda table: _INDEXES[-1] in read_properties(table.storage).metadata_partitions,
-        makes_metadata=True,
+        lambda to: create_index(to.table, "v", "v"),
+        has_index("v"),
+        looks_up=True,
+    ),
+    "creation of a record index": TableScenario(
+        looked_up(2),
+        lambda to: create_index(to.table, "record_index"),
+        has_index("record_index"),
+        is_shared=True,
+        looks_up=True,
+    ),
+    "creation of bloom filters, copy-on-write": TableScenario(
+        committed(2, _COW),
+        lambda to: create_index(to.table, "bloom_filters"),
+        has_index("bloom_filters"),
+    ),
+    "drop of a secondary index": TableScenario(
+        looked_up(2, indexes=_INDEXES),
+        drop_secondary_index,
+        has_index("v", is_there=False),
         looks_up=True,
     ),
     "rollback of a commit with a record index": TableScenario(

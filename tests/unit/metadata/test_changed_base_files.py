@@ -14,7 +14,7 @@ from lakemark.codec.hfile import Entries, HFileReader, hfile_splice
 from lakemark.codec.hfile.file_info import MAX_KEY, MIN_KEY
 from lakemark.codec.hfile.hfile_splice import Splice
 from lakemark.metadata import metadata_files
-from lakemark.metadata.metadata_files import BaseContent, base_file, changed_base_file
+from lakemark.metadata.metadata_files import BaseContent, changed_base_file
 from lakemark.metadata.record_changes import RecordChanges
 from tests.unit.operations.tables import SCHEMA, contents, rows
 
@@ -40,10 +40,10 @@ def changed(base: bytes, written: Entries, *deleted: str) -> BaseContent | None:
 
 
 def test_changed_file_equals_one_that_is_written_again() -> None:
-    base = base_file(entries("b", "c", "e"), 3)
+    base = BaseContent.of(entries("b", "c", "e"), 3).content
     found = changed(base, entries("a", "c", "f"))
     assert found is not None
-    whole = reader_of(base_file(entries("a", "b", "c", "e", "f"), 7))
+    whole = reader_of(BaseContent.of(entries("a", "b", "c", "e", "f"), 7).content)
     ours = reader_of(found.content)
     assert found.count == ours.num_entries == 5
     assert ours.file_info == whole.file_info
@@ -53,7 +53,7 @@ def test_changed_file_equals_one_that_is_written_again() -> None:
 
 
 def test_bloom_filter_and_range_of_a_changed_file_cover_its_keys() -> None:
-    base = base_file(entries("b", "c", "e"), 3)
+    base = BaseContent.of(entries("b", "c", "e"), 3).content
     found = changed(base, entries("a", "z"), "c", "unknown")
     assert found is not None
     reader = reader_of(found.content)
@@ -72,7 +72,7 @@ def test_file_is_written_again_if_its_bloom_filter_has_too_many_deleted_keys(
 ) -> None:
     monkeypatch.setattr(metadata_files, "_SPARE_IN_BLOOM", 0)
     many = [f"k{number:03d}" for number in range(100)]
-    found = changed(base_file(entries(*many), 3), entries(), *many[:60])
+    found = changed(BaseContent.of(entries(*many), 3).content, entries(), *many[:60])
     assert found is not None and found.count == 40
     assert changed(found.content, entries("new")) is None
 
@@ -80,8 +80,10 @@ def test_file_is_written_again_if_its_bloom_filter_has_too_many_deleted_keys(
 def test_file_without_usual_bloom_filter_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     base = metadata_files._hfile(entries("a"), 3)
     assert changed(base, entries("b")) is None
-    assert changed(base_file(entries("a"), 3), entries("b"), "a") is not None
-    assert changed(base_file(entries("a"), 3), entries(), "a") is None  # the last key is unknown
+    assert changed(BaseContent.of(entries("a"), 3).content, entries("b"), "a") is not None
+    assert (
+        changed(BaseContent.of(entries("a"), 3).content, entries(), "a") is None
+    )  # the last key is unknown
 
 
 @pytest.mark.parametrize("version", [6, 8, 9])

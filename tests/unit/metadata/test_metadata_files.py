@@ -15,7 +15,7 @@ from lakemark.log.delete_block import read_deletes
 from lakemark.log.log_block import BlockType, HeaderKey
 from lakemark.log.log_reader import read_blocks
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
-from lakemark.metadata.metadata_files import base_file, first_log_file, log_file
+from lakemark.metadata.metadata_files import BaseContent, first_log_file, log_file
 from lakemark.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
 from tests.unit.metadata.metadata_tables import ARCHIVES
 from tests.unit.metadata.written_tables import keys_of
@@ -51,7 +51,7 @@ def test_a_base_file_has_apaches_bloom_filter_and_key_range() -> None:
             pa.concat_arrays([b.keys for b in blocks]), pa.concat_arrays([b.values for b in blocks])
         )
         created_ms = int.from_bytes(apaches.file_info[CREATED_MS])
-        written = base_file(entries, created_ms)
+        written = BaseContent.of(entries, created_ms).content
         ours = HFileReader(io.BytesIO(written), len(written), name)
         assert ours.meta_block("bloomFilter") == apaches.meta_block("bloomFilter")
         # The schema is Apache's without its comments.

@@ -30,9 +30,10 @@ from lakemark.model.changes import ChangeKind
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.compact import request_compaction
+from lakemark.operations.create_index import create_index
+from lakemark.operations.drop_index import drop_index
 from lakemark.operations.metadata_table import metadata_differences, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.secondary_index import create_secondary_index, drop_secondary_index
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
@@ -204,8 +205,8 @@ def test_an_index_is_created_and_dropped() -> None:
     commit(to, [Row("a", 1, 1), Row("b", 1, 2)])
     prepared = write_files(to, [Row("c", 1, 3)])
     other = lookup_writer(to.table.storage, SIZING)
-    assert create_secondary_index(other.table, "v", "v") == NAME
-    assert create_secondary_index(other.table, "v", "v") == NAME
+    assert create_index(other.table, "v", "v") == NAME
+    assert create_index(other.table, "v", "v") == NAME
     assert indexed(other.table) == {"a": "1", "b": "2"}
     with pytest.raises(WriteConflict, match=r"created after the commit with .* began"):
         to.commit(prepared, {})
@@ -213,17 +214,17 @@ def test_an_index_is_created_and_dropped() -> None:
     commit(to, [Row("c", 1, 3)])
     assert indexed(to.table) == {"a": "1", "b": "2", "c": "3"}
     with pytest.raises(InvalidConfig, match="has an index 'v' of column 'v'"):
-        create_secondary_index(other.table, "v", "ts")
-    create_secondary_index(other.table, "other", "ts")
+        create_index(other.table, "v", "ts")
+    create_index(other.table, "other", "ts")
     commit(to, [Row("d", 1, 4)])
     assert indexed(to.table, "secondary_index_other") == dict.fromkeys("abcd", "1")
-    drop_secondary_index(to.table, "v")
+    drop_index(to.table, "v")
     assert NAME not in to.table.properties.metadata_partitions
     assert NAME not in read_definitions(to.table.storage)
     commit(to, [Row("a", 2, 2)])
     assert indexed(to.table, "secondary_index_other") == {**dict.fromkeys("bcd", "1"), "a": "2"}
-    with pytest.raises(InvalidConfig, match="no secondary index 'v'"):
-        drop_secondary_index(to.table, "v")
+    with pytest.raises(InvalidConfig, match="has no index 'v'"):
+        drop_index(to.table, "v")
 
 
 def test_an_index_that_was_created_again_for_another_column_stops_a_commit() -> None:
@@ -231,8 +232,8 @@ def test_an_index_that_was_created_again_for_another_column_stops_a_commit() -> 
     commit(to, [Row("a", 1, 1)])
     prepared = write_files(to, [Row("a", 2, 2)])
     other = lookup_writer(to.table.storage, SIZING)
-    drop_secondary_index(other.table, "v")
-    create_secondary_index(other.table, "v", "ts")
+    drop_index(other.table, "v")
+    create_index(other.table, "v", "ts")
     with pytest.raises(WriteConflict, match="column 'ts'"):
         to.commit(prepared, {})
     to.abandon()
@@ -242,14 +243,18 @@ def test_an_index_that_was_created_again_for_another_column_stops_a_commit() -> 
 
 @pytest.mark.parametrize(
     ("name", "column", "error"),
-    [("v!", "v", "use letters"), ("w", "w", "does not have"), ("p", "price", "type is decimal128")],
+    [
+        ("v!", "v", "use lower-case letters"),
+        ("w", "w", "does not have"),
+        ("p", "price", "type is decimal128"),
+    ],
 )
 def test_an_index_that_lakemark_would_not_update_is_not_created(
     name: str, column: str, error: str, tmp_path: Path
 ) -> None:
     table = _of_every_kind(tmp_path)
     with pytest.raises(lakemark.HudiError, match=error):
-        create_secondary_index(table, name, column)
+        create_index(table, name, column)
     assert "secondary" not in ",".join(table.properties.metadata_partitions)
 
 
@@ -257,7 +262,7 @@ def test_a_table_without_a_record_index_gets_no_secondary_index() -> None:
     to = new_table(indexes=())
     commit(to, [Row("a", 1, 1)])
     with pytest.raises(Unsupported, match="has no record index"):
-        create_secondary_index(to.table, "v", "v")
+        create_index(to.table, "v", "v")
 
 
 def _of_every_kind(tmp_path: Path) -> OpenTable:

@@ -11,7 +11,12 @@ import fastavro
 import pyarrow as pa
 
 from lakemark.codec.hfile import Entries
-from lakemark.metadata.metadata_files import FIRST_WRITE_TOKEN, base_file, first_log_file, log_file
+from lakemark.metadata.metadata_files import (
+    FIRST_WRITE_TOKEN,
+    BaseContent,
+    first_log_file,
+    log_file,
+)
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.record_changes import RecordChanges, stored_schema
 from lakemark.model.file_names import BaseFileName, LogFileName
@@ -36,7 +41,7 @@ def written_table(partition: str, base: Entries | None, *commits: RecordChanges)
         logs.append(log)
     base_of_slice = None
     if base is not None:
-        content = base_file(base, created_ms=1)
+        content = BaseContent.of(base, created_ms=1).content
         name = BaseFileName(FILE_ID, FIRST_WRITE_TOKEN, BASE_INSTANT, "hfile")
         base_of_slice = BaseFile(partition, name, len(content))
         table.storage.create(base_of_slice.path, content)

@@ -96,8 +96,7 @@ def test_writer_continues_with_a_metadata_table_that_another_process_rebuilt(
     table = writer(storage).table
     assert metadata_differences(table) == []
     own = FolderStorage(storage, METADATA_FOLDER)
-    kinds = (one for one in bootstrap.PARTITIONS if one[0] is not PartitionKind.RECORD_INDEX)
-    files = {kind: count for kind, _, count in kinds}
+    files = {kind: count for kind, _, count in bootstrap.PARTITIONS}
     assert {kind: _file_groups(own, kind) for kind in files} == files
     assert not TimelineStore(own).load().completed(Action.COMMIT), "it has two commits"
 

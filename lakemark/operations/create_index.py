@@ -1,0 +1,303 @@
+"""Creates an index of an open table while other writers commit.
+
+1. under the lock: announce the index on the timeline (``lakemark.services.indexing``)
+2. read the rows or files of the table as of this moment
+3. under the lock: read what has changed since, write the index, and add it to the properties
+
+Commits that were begun before step 3 do not contain what the index needs. They find the new index
+under the lock, fail with ``WriteConflict``, and are written again. Writers of Apache Hudi may not
+find it, so none may write meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import (
+    Fenced,
+    HudiError,
+    InvalidConfig,
+    Refused,
+    SnapshotChanged,
+    Unsupported,
+)
+from lakemark.metadata.bootstrap import all_visible_files
+from lakemark.metadata.index_partitions import add_partition, delete_files
+from lakemark.metadata.index_sources import (
+    BLOOM_FILTERS,
+    RECORD_INDEX,
+    IndexSources,
+    new_secondary_index,
+)
+from lakemark.metadata.new_index import IndexContent, NewIndex, Source
+from lakemark.metadata.partition_kind import has_record_index
+from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
+from lakemark.metadata.secondary_index import index_version
+from lakemark.metadata.spilled_entries import SpilledEntries
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.index_plan import IndexPlan
+from lakemark.model.instant import Instant
+from lakemark.operations.metadata_table import rebuild_metadata_table, row_reader
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_index import has_bucket_index
+from lakemark.operations.table_indexes import name_of, partition_of
+from lakemark.services import indexing
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.locks.table_lock import Lease
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.table_context import LOCK_WAIT_S
+
+#: How often the table is listed again because other writers deleted files meanwhile.
+_READ_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """An index that is being built: its plan on the timeline, and what was read so far."""
+
+    pending: Instant
+    plan: IndexPlan
+    index: NewIndex
+    column: SecondaryColumn | None
+
+
+def create_index(table: OpenTable, name: str, column: str | None = None) -> str:
+    """Create an index; do nothing if the table has it.
+
+    If the table has no metadata table, it gets one.
+
+    Args:
+        table: the open table.
+        name: ``record_index``, ``bloom_filters``, or the name of a secondary index.
+        column: the column of a secondary index, which contains texts or integers.
+
+    Returns:
+        The partition of the metadata table that contains the index.
+
+    Raises:
+        InvalidConfig: the name is invalid; or the table has such an index, but of another column.
+        Unsupported: the table may not have such an index, or lakemark does not update it.
+        Refused: two file groups have the same record key; another process builds the index; or the
+            metadata table was dropped meanwhile.
+        StorageUnavailable: the disk of the temporary folder is full.
+    """
+    partition, indexed = _named(table, name, column)
+    if not read_properties(table.storage).names_metadata_table:
+        rebuild_metadata_table(table)
+    index = _index_of(partition, indexed)
+    with ExitStack() as alive:
+        build = _announce(table, index, indexed, alive)
+        if build is not None:
+            _build(table, build)
+    return partition
+
+
+def plan_index(table: OpenTable, name: str, column: str | None = None) -> str | None:
+    """Return the partition that ``create_index`` would build; None if the table has the index.
+
+    Arguments and errors are as for ``create_index``; no row is read.
+    """
+    partition, indexed = _named(table, name, column)
+    return None if _has_index(table, table.store.load(), partition, indexed) else partition
+
+
+def _named(table: OpenTable, name: str, column: str | None) -> tuple[str, SecondaryColumn | None]:
+    partition = partition_of(name, column)
+    if column is None:
+        return partition, None
+    return partition, SecondaryColumn(partition, column, index_version(table.version))
+
+
+def _index_of(partition: str, column: SecondaryColumn | None) -> NewIndex:
+    if column is not None:
+        return new_secondary_index(column)
+    return RECORD_INDEX if partition == RECORD_INDEX.partition else BLOOM_FILTERS
+
+
+def _announce(
+    table: OpenTable, index: NewIndex, column: SecondaryColumn | None, alive: ExitStack
+) -> _Build | None:
+    """Announce an index on the timeline; return None if the table has it.
+
+    Args:
+        table: the open table.
+        index: the index.
+        column: the column of a secondary index.
+        alive: keeps the heartbeat of the announced instant.
+    """
+    context = table.context
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        indexing.clear_dead_under_lock(context, context.timeline.load(), lease)
+        timeline = context.timeline.load()
+        if _has_index(table, timeline, index.partition, column):
+            return None
+        requested = indexing.new_instant(context, timeline)
+        alive.enter_context(context.alive(requested.requested_at))
+        pending, plan = indexing.request(context, requested, index.partition, timeline, lease)
+        return _Build(pending, plan, index, column)
+
+
+def _has_index(
+    table: OpenTable, timeline: Timeline, partition: str, column: SecondaryColumn | None
+) -> bool:
+    """Return whether a table has an index; if not, check that it may have the index.
+
+    Raises:
+        InvalidConfig, Unsupported, Refused: as for ``create_index``.
+    """
+    check_no_restore(timeline)
+    stored, url = read_properties(table.storage), table.location.url
+    check_allows(stored, Purpose.MAINTAIN, url)
+    table.store.clock.check()
+    table.refresh(timeline)
+    if column is not None:
+        _check_may_have_values(table, stored)
+        _check_same_column(table, stored, column)
+        check_types([column], table.known_schema or pa.schema([]), url)
+    elif partition == RECORD_INDEX.partition and has_bucket_index(table):
+        message = (
+            f"table {url} has a bucket index, so that writers find keys without a record index, "
+            "and Apache Hudi would not add all keys to it; no record index is created"
+        )
+        raise Unsupported(message)
+    for pending, plan in table.store.pending_indexing(timeline):
+        if partition in plan.partitions:
+            message = (
+                f"{pending} of table {url} builds the index {name_of(partition)!r}; wait until it "
+                "has completed. If its process has died: lakemark table index drop "
+                f"{url} {name_of(partition)} --run"
+            )
+            raise Refused(message)
+    return partition in stored.stored_metadata_partitions
+
+
+def _check_may_have_values(table: OpenTable, properties: TableProperties) -> None:
+    """Check that a table may have a secondary index.
+
+    Raises:
+        Unsupported: the table has no record index, or has version 6.
+    """
+    url = table.location.url
+    if not table.version >= FormatVersion.V8:
+        message = (
+            f"table {url} has version {int(table.version)}, in which tables have no secondary "
+            "index; upgrade the table (lakemark table upgrade)"
+        )
+        raise Unsupported(message)
+    if not has_record_index(properties):
+        message = (
+            f"table {url} has no record index, which a secondary index needs; create it first "
+            f"(lakemark table index create {url} record_index --run)"
+        )
+        raise Unsupported(message)
+
+
+def _check_same_column(
+    table: OpenTable, properties: TableProperties, column: SecondaryColumn
+) -> None:
+    known = table.metadata_writer.secondary_columns(properties)
+    same = next((one for one in known if one.partition == column.partition), None)
+    if same is not None and same.name != column.name:
+        message = (
+            f"table {table.location.url} has an index {name_of(same.partition)!r} of column "
+            f"{same.name!r}; drop it, or choose another name"
+        )
+        raise InvalidConfig(message)
+
+
+def _build(table: OpenTable, build: _Build) -> None:
+    """Build an announced index. After an error, what was written is removed."""
+    try:
+        with SpilledEntries() as entries:
+            content = IndexContent(build.index, table.storage, entries)
+            _read(table, build, content)
+            with table.context.lock.hold(LOCK_WAIT_S) as lease:
+                _write(table, build, content, lease)
+    except BaseException:
+        with suppress(HudiError):  # otherwise the next process removes it
+            _discard(table, build)
+        raise
+
+
+def _read(table: OpenTable, build: _Build, content: IndexContent) -> None:
+    """Read the sources of an index while other writers commit.
+
+    Raises:
+        SnapshotChanged: other writers deleted files in each attempt.
+    """
+    for attempt in range(1, _READ_ATTEMPTS + 1):
+        try:
+            content.update(_sources(table, build), lambda: None)
+        except SnapshotChanged:
+            if attempt == _READ_ATTEMPTS:
+                raise
+            table.refresh()
+        else:
+            return
+
+
+def _sources(table: OpenTable, build: _Build) -> Iterator[Source]:
+    """Yield the sources of an index, as of the last refresh of the table."""
+    view, timeline = table.view(), table.timeline
+    sources = IndexSources(
+        table.storage,
+        table.store.clock,
+        timeline,
+        table.version,
+        view.latest_slices(),
+        all_visible_files(view, timeline, table.version),
+        row_reader(table),
+    )
+    return sources.of(build.index, build.column)
+
+
+def _write(table: OpenTable, build: _Build, content: IndexContent, lease: Lease) -> None:
+    """Read what has changed, and write the index; the caller holds the lock.
+
+    Raises:
+        Fenced: another process has removed the announcement.
+        Refused: two file groups have the same record key; or the metadata table was dropped.
+    """
+    context, timeline = table.context, table.store.load()
+    if build.pending not in timeline.instants:
+        reason = "another process removed it"
+        raise Fenced(build.pending.requested_at, reason)
+    delete_files(table.storage, build.index.partition, table.store.clock, lease.check)
+    store = table.metadata_writer.open_store(timeline)
+    if store is None:
+        message = (
+            f"the metadata table of {table.location.url} was dropped while its index "
+            f"{name_of(build.index.partition)!r} was built; create the index again"
+        )
+        raise Refused(message)
+    table.refresh(timeline)
+    content.update(_sources(table, build), lease.check)
+    records, properties = content.encode(), read_properties(table.storage)
+    after = add_partition(
+        table.storage,
+        store,
+        properties,
+        build.index,
+        build.column,
+        records,
+        timeline.newest_time,
+        lease.check,
+    )
+    table.metadata_writer.forget()
+    table.snapshot.forget_metadata_table(after)
+    indexing.complete(context, build.pending, build.plan, lease)
+
+
+def _discard(table: OpenTable, build: _Build) -> None:
+    context = table.context
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        if build.pending in context.timeline.load().instants:
+            indexing.finish(context, build.pending, build.plan, lease)

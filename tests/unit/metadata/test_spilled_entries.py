@@ -1,0 +1,68 @@
+"""Records of an index that is built on local disk, against a model in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakemark.codec.hfile import Entries
+from lakemark.metadata import spilled_entries
+from lakemark.metadata.shards import shards_of
+from lakemark.metadata.spilled_entries import SpilledEntries
+from tests.depth import examples
+
+#: The records of each source: keys, some of which several sources have.
+KEYS = st.text("ab\0é😀", min_size=1, max_size=3).map(str.encode)
+SOURCES = st.lists(st.lists(KEYS, max_size=30), max_size=8)
+
+
+def entries_of(keys: list[bytes], source: int) -> Entries:
+    values = [b"%d:%s" % (source, key) for key in keys]
+    return Entries(pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(SOURCES, st.sets(st.integers(0, 7)), st.integers(1, 7), st.sampled_from([1, 200, 1 << 20]))
+def test_each_shard_has_its_records_in_order(
+    sources: list[list[bytes]], dropped: set[int], number: int, run_bytes: int
+) -> None:
+    def place(keys: pa.BinaryArray) -> npt.NDArray[np.int64]:
+        return shards_of(keys, number)
+
+    with SpilledEntries(run_bytes) as spilled:
+        for source, keys in enumerate(sources):
+            spilled.add(entries_of(keys, source), source)
+        for source in dropped:
+            spilled.drop(source)
+        kept = [
+            (key, source)
+            for source, keys in enumerate(sources)
+            if source not in dropped
+            for key in keys
+        ]
+        assert spilled.count == len(kept)
+        found = [
+            [row for table in tables for row in table.to_pylist()]
+            for tables in spilled.shards(number, place)
+        ]
+    shards = place(pa.array([key for key, _ in kept], pa.binary())).tolist()
+    for shard in range(number):
+        expected = [row for row, one in zip(kept, shards, strict=True) if one == shard]
+        assert [(row["key"], row["source"]) for row in found[shard]] == sorted(expected)
+        assert all(row["value"] == b"%d:%s" % (row["source"], row["key"]) for row in found[shard])
+
+
+def test_more_shards_than_open_files_are_divided_in_several_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spilled_entries, "_OPEN_SHARDS", 3)
+    keys = [b"k%d" % n for n in range(100)]
+    with SpilledEntries(100) as spilled:
+        spilled.add(entries_of(keys, 0), 0)
+        shards = spilled.shards(10, lambda some: shards_of(some, 10))
+        found = [row["key"] for tables in shards for table in tables for row in table.to_pylist()]
+    assert sorted(found) == sorted(keys)

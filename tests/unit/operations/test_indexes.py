@@ -1,0 +1,408 @@
+"""Indexes are created while other writers commit, listed and dropped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakemark
+from lakemark.config import keys
+from lakemark.config.table_properties import TableType
+from lakemark.errors import InvalidConfig, Refused, Unsupported, WriteConflict
+from lakemark.metadata import new_index, spilled_entries
+from lakemark.metadata.index_definition import (
+    DEFINITIONS_PATH,
+    define_secondary_index,
+    read_definitions,
+)
+from lakemark.metadata.index_partitions import stale_definitions
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action, State
+from lakemark.model.changes import ChangeKind
+from lakemark.model.format_version import WRITTEN, FormatVersion
+from lakemark.model.index_plan import IndexPlan
+from lakemark.model.instant import Instant
+from lakemark.operations.clean import clean
+from lakemark.operations.create_index import create_index
+from lakemark.operations.drop_index import drop_index
+from lakemark.operations.metadata_table import (
+    keep_metadata_table,
+    metadata_differences,
+    rebuild_metadata_table,
+)
+from lakemark.operations.table_indexes import IndexState, list_indexes
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.storage import Storage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.content import encode_index_plan
+from lakemark.timeline.timeline_store import TimelineStore
+from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import new_storage
+from tests.tables import (
+    INDEXES,
+    Row,
+    commit,
+    contents,
+    lookup_writer,
+    make,
+    write_files,
+    write_files_of,
+    writer,
+)
+
+RECORD_INDEX, BLOOM_FILTERS, NOTE = "record_index", "bloom_filters", "secondary_index_note"
+MERGE_ON_READ, COPY_ON_WRITE = TableType.MERGE_ON_READ, TableType.COPY_ON_WRITE
+each_version = pytest.mark.parametrize("version", WRITTEN)
+each_type = pytest.mark.parametrize("table_type", TableType)
+
+
+def table_with_rows(
+    table_type: TableType = MERGE_ON_READ,
+    version: FormatVersion = FormatVersion.V9,
+    indexes: Sequence[str] = (),
+) -> TableWriter:
+    storage = new_storage()
+    make(storage, table_type, indexes, version)
+    to = lookup_writer(storage)
+    commit(to, [Row("a", 1, 1), Row("b", 1, 2), Row("s", 1, 3, region="south")])
+    commit(to, [Row("b", 2, 4), Row("s", 2, region="south", kind=ChangeKind.DELETE)])
+    return to
+
+
+def of_another_process(to: TableWriter) -> TableWriter:
+    return lookup_writer(to.table.storage)
+
+
+def check(to: TableWriter, *names: str) -> None:
+    """Check that the table has these indexes, and that they match the rows."""
+    table = of_another_process(to).table
+    assert metadata_differences(table) == []
+    found = {one.name: one.state for one in list_indexes(table)}
+    assert found == dict.fromkeys(names, IndexState.COMPLETE)
+    assert not table.timeline.pending(Action.INDEXING)
+
+
+@each_version
+@each_type
+def test_each_index_is_created_and_then_updated(
+    table_type: TableType, version: FormatVersion
+) -> None:
+    to = table_with_rows(table_type, version)
+    other = of_another_process(to)
+    names = [RECORD_INDEX, BLOOM_FILTERS]
+    for name in names:
+        assert create_index(other.table, name) == name
+        assert create_index(other.table, name) == name, "it exists"
+    if version.logs_name_their_slice:
+        with pytest.raises(Unsupported, match="have no secondary index"):
+            create_index(other.table, "note", "v")
+    else:
+        assert create_index(other.table, "note", "v") == NOTE
+        names.append("note")
+    check(to, *names)
+    commit(to, [Row("a", 3, 3), Row("c", 3, 3), Row("d", 3, 3, region="west")])
+    commit(to, [Row("d", 4, region="west", kind=ChangeKind.DELETE)])
+    check(to, *names)
+    rebuild_metadata_table(to.table)
+    check(to, *names)
+
+
+def test_the_timeline_has_apaches_indexing_action() -> None:
+    to = table_with_rows()
+    newest = to.table.timeline.completed(Action.DELTA_COMMIT)[-1].requested_at
+    create_index(to.table, RECORD_INDEX)
+    store = TimelineStore(to.table.storage)
+    (done,) = store.load().completed(Action.INDEXING)
+    assert done.completed_at is not None
+    for state in (State.REQUESTED, State.INFLIGHT):
+        path = store.path_of(Instant(done.requested_at, Action.INDEXING, state))
+        assert to.table.storage.head(path) is not None
+    (_, plan), *_ = store.pending_indexing(
+        store.load().with_instant(Instant("99", Action.INDEXING, State.REQUESTED))
+    )
+    assert plan.partitions == ()
+    content = to.table.storage.read(store.path_of(done))
+    assert newest.encode() in content
+    assert RECORD_INDEX.encode() in content
+
+
+def interrupted(to: TableWriter, meanwhile: Callable[[], object]) -> TableWriter:
+    """Open a process that is interrupted right before it reads the first data file."""
+    storage = InterruptedStorage(to.table.storage, meanwhile)
+    storage.is_before = lambda _, method, path: (
+        method in ("open", "read") and path.startswith(("north/", "south/"))
+    )
+    return lookup_writer(storage)
+
+
+@each_version
+@each_type
+@pytest.mark.parametrize("name", [RECORD_INDEX, BLOOM_FILTERS])
+def test_commits_of_other_writers_are_caught_up(
+    name: str, table_type: TableType, version: FormatVersion
+) -> None:
+    to = table_with_rows(table_type, version)
+
+    def write() -> None:
+        commit(to, [Row("a", 5, 5), Row("n", 5, 5), Row("w", 5, 5, region="west")])
+        commit(to, [Row("b", 6, kind=ChangeKind.DELETE), Row("s", 6, 6, region="south")])
+
+    other = interrupted(to, write)
+    create_index(other.table, name)
+    storage = other.table.storage
+    assert isinstance(storage, InterruptedStorage)
+    assert storage.stopped_at is not None
+    check(to, name)
+    commit(to, [Row("a", 7, 7), Row("x", 7, 7)])
+    check(to, name)
+    assert contents(to.table.storage) == {
+        "a": (7, 7), "n": (5, 5), "w": (5, 5), "s": (6, 6), "x": (7, 7),
+    }  # fmt: skip
+
+
+def test_files_that_a_clean_deletes_meanwhile_are_read_from_later_slices() -> None:
+    to = table_with_rows(COPY_ON_WRITE)
+
+    def rewrite_and_clean() -> None:
+        for ts in (5, 6, 7):
+            commit(to, [Row("a", ts, ts), Row("t", ts, ts, region="south")])
+        clean(to.table, CleaningPolicy(commits=1))
+
+    create_index(interrupted(to, rewrite_and_clean).table, RECORD_INDEX)
+    check(to, RECORD_INDEX)
+
+
+def test_a_commit_that_began_before_is_written_again() -> None:
+    to = table_with_rows()
+    prepared = write_files(to, [Row("c", 5, 5)])
+    create_index(of_another_process(to).table, RECORD_INDEX)
+    with pytest.raises(WriteConflict, match="created after the commit"):
+        to.commit(prepared, {})
+    to.abandon()
+    commit(to, [Row("c", 5, 5)])
+    check(to, RECORD_INDEX)
+    drop_index(of_another_process(to).table, RECORD_INDEX)
+    commit(to, [Row("c", 6, 6)])
+    check(to)
+
+
+def test_a_program_continues_while_indexes_appear_and_disappear(tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+    schema = pa.schema([("id", pa.string()), ("note", pa.string()), ("ts", pa.int64())])
+
+    def rows(*ids: str) -> pa.Table:
+        return pa.table([list(ids), [f"n{one}" for one in ids], [1] * len(ids)], schema=schema)
+
+    table = lakemark.create(url, schema=schema, record_key="id", index="lookup")
+    table.upsert(rows("a", "b"))
+    other = lakemark.open(url)
+    assert other.indexes == []
+    other.create_index("record_index")
+    table.upsert(rows("a", "c"))
+    other.create_index("notes", column="note")
+    table.upsert(rows("d"))
+    assert [(one.name, one.columns) for one in other.indexes] == [
+        ("notes", ("note",)), ("record_index", ()),
+    ]  # fmt: skip
+    assert table.scan(where="note = 'nd'", columns=["id"]).to_table()["id"].to_pylist() == ["d"]
+    assert table.metadata_differences() == []
+    with pytest.raises(Refused, match=r"'notes' .* needs the record index"):
+        other.drop_index("record_index")
+    other.drop_index("notes")
+    other.drop_index("record_index")
+    table.upsert(rows("a", "e"))
+    assert other.indexes == []
+    assert table.metadata_differences() == []
+
+
+# Creating again
+
+
+@each_version
+def test_an_index_is_dropped_and_created_again(version: FormatVersion) -> None:
+    """Commits and compactions of the metadata table from before name files that are gone."""
+    to = table_with_rows(version=version)
+    create_index(to.table, RECORD_INDEX)
+    for ts in range(10, 12 + EVERY_DELTA_COMMITS):
+        commit(to, [Row("a", ts, ts), Row(f"n{ts}", ts, ts)])
+    other = of_another_process(to)
+    drop_index(other.table, RECORD_INDEX)
+    check(to)
+    assert not to.table.storage.list_tree(f"{METADATA_FOLDER}/{RECORD_INDEX}")
+    commit(to, [Row("a", 50, 50), Row("new", 50, 50)])
+    create_index(other.table, RECORD_INDEX)
+    check(to, RECORD_INDEX)
+    for ts in range(60, 62 + EVERY_DELTA_COMMITS):
+        commit(to, [Row("a", ts, ts), Row(f"n{ts}", ts, ts)])
+    check(to, RECORD_INDEX)
+
+
+# Refusals
+
+
+def test_two_rows_of_a_key_refuse_a_record_index_and_leave_the_table_as_it_was() -> None:
+    to = table_with_rows()
+    commit(to, [Row("a", 5, 5, region="south")])
+    before = read_properties(to.table.storage)
+    with pytest.raises(Refused, match=r"'a' has a row in the file groups .* and "):
+        create_index(of_another_process(to).table, RECORD_INDEX)
+    assert read_properties(to.table.storage) == before
+    check(to)
+    commit(to, [Row("b", 9, 9)])
+    check(to)
+
+
+def test_a_refused_rebuild_keeps_the_metadata_table() -> None:
+    to = table_with_rows()
+    create_index(to.table, RECORD_INDEX)
+    storage = to.table.storage
+    stored = read_properties(storage)
+    # A writer that knows no record index has added a second row of a key.
+    storage.put(".hoodie/hoodie.properties", stored.without_metadata_partitions(
+        [RECORD_INDEX]).to_bytes())  # fmt: skip
+    commit(lookup_writer(storage), [Row("a", 5, 5, region="south")])
+    storage.put(".hoodie/hoodie.properties", stored.to_bytes())
+    again = lookup_writer(storage)
+    with pytest.raises(Refused, match=r"'a' has a row in the file groups .* and "):
+        rebuild_metadata_table(again.table)
+    assert read_properties(storage) == stored
+    assert storage.list_tree(METADATA_FOLDER)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "error", "message"),
+    [
+        ("files", None, InvalidConfig, "no index 'files'"),
+        ("note", None, InvalidConfig, "name the column"),
+        ("record_index", "v", InvalidConfig, "but not record_index"),
+        ("note", "w", Unsupported, "has no record index"),
+    ],
+)
+def test_indexes_that_cannot_be(
+    name: str, column: str | None, error: type[Exception], message: str
+) -> None:
+    to = table_with_rows()
+    with pytest.raises(error, match=message):
+        create_index(to.table, name, column)
+    check(to)
+
+
+def test_a_table_with_buckets_gets_bloom_filters_but_no_record_index() -> None:
+    storage = new_storage()
+    make(storage)
+    to = writer(storage)
+    commit(to, [Row("a", 1, 1)])
+    with pytest.raises(Unsupported, match="has a bucket index"):
+        create_index(to.table, RECORD_INDEX)
+    create_index(to.table, BLOOM_FILTERS)
+    commit(to, [Row("a", 2, 2), Row("b", 2, 2)])
+    assert metadata_differences(writer(storage).table) == []
+
+
+def test_an_index_that_does_not_exist_is_not_dropped() -> None:
+    to = table_with_rows(indexes=INDEXES)
+    with pytest.raises(InvalidConfig, match="has no index 'note'; it has: bloom_filters"):
+        drop_index(to.table, "note")
+    with pytest.raises(InvalidConfig, match=r"column_stats .* is no index that can be dropped"):
+        drop_index(to.table, "column_stats")
+
+
+# Large indexes
+
+
+def test_an_index_of_more_keys_than_a_run_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spilled_entries.SpilledEntries.__init__, "__defaults__", (4096,))
+    monkeypatch.setattr(new_index, "_GROUP_KEY_BYTES", 100)
+    to = table_with_rows()
+    commit(to, [Row(f"k{n:04d}", 5, n % 3) for n in range(2000)])
+    create_index(to.table, RECORD_INDEX)
+    create_index(to.table, "note", "v")
+    check(to, RECORD_INDEX, "note")
+    groups = to.table.storage.list_tree(f"{METADATA_FOLDER}/{RECORD_INDEX}")
+    assert sum(one.name.endswith(".hfile") for one in groups) > 50
+    commit(to, [Row("k0001", 6, 9), Row("z", 6, 9)])
+    check(to, RECORD_INDEX, "note")
+
+
+# Dead processes
+
+
+def half_built(storage: Storage, at: str, *, is_own: bool) -> None:
+    """Leave what a process leaves that died while it built a record index."""
+    store = TimelineStore(storage)
+    requested = Instant(at, Action.INDEXING, State.REQUESTED)
+    plan = IndexPlan(partitions=(RECORD_INDEX,), up_to=at, is_own=is_own)
+    store.create(requested, encode_index_plan(plan))
+    store.create(requested.inflight())
+    if not is_own:
+        inflight = {keys.METADATA_PARTITIONS_INFLIGHT: RECORD_INDEX}
+        stored = read_properties(storage)
+        changed = type(stored)({**stored.values, **inflight})
+        storage.put(".hoodie/hoodie.properties", changed.to_bytes())
+    storage.create(f"{METADATA_FOLDER}/{RECORD_INDEX}/.hoodie_partition_metadata", b"x=1")
+
+
+def test_a_half_built_index_of_apache_hudi_is_dropped_by_name() -> None:
+    to = table_with_rows()
+    half_built(to.table.storage, "20260101000000000", is_own=False)
+    with pytest.raises(Unsupported, match="lakemark table index drop"):
+        commit(of_another_process(to), [Row("b", 9, 9)])
+    other = lookup_writer(to.table.storage)
+    (found,) = list_indexes(other.table)
+    assert (found.name, found.state) == (RECORD_INDEX, IndexState.BUILDING)
+    drop_index(other.table, RECORD_INDEX)
+    check(to)
+    assert not to.table.storage.list_tree(f"{METADATA_FOLDER}/{RECORD_INDEX}")
+    again = lookup_writer(to.table.storage)
+    again.recover()
+    commit(again, [Row("b", 9, 9)])
+    create_index(again.table, RECORD_INDEX)
+    check(again, RECORD_INDEX)
+
+
+def test_the_next_writer_removes_what_a_dead_process_of_lakemark_left() -> None:
+    to = table_with_rows()
+    half_built(to.table.storage, "20260101000000000", is_own=True)
+    again = of_another_process(to)
+    again.recover()
+    check(again)
+    assert not to.table.storage.list_tree(f"{METADATA_FOLDER}/{RECORD_INDEX}")
+
+
+def test_a_stale_definition_is_removed_at_the_next_start() -> None:
+    to = table_with_rows()
+    storage = to.table.storage
+    define_secondary_index(storage, NOTE, "v", "V2", lambda: None)
+    keep_metadata_table(of_another_process(to).table)
+    assert NOTE in read_definitions(storage), "Apache Hudi may be about to build the index"
+    content = json.loads(storage.read(DEFINITIONS_PATH))
+    assert NOTE in content["indexDefinitions"]
+    assert stale_definitions(storage, now=datetime.now(UTC) + timedelta(minutes=3)) == [NOTE]
+    rebuild_metadata_table(of_another_process(to).table)
+    assert NOTE not in read_definitions(storage)
+
+
+# Keys of later commits
+
+
+def test_a_key_that_was_compacted_into_the_index_since_the_commit_began_is_a_conflict() -> None:
+    to = table_with_rows()
+    create_index(to.table, RECORD_INDEX)
+    late = of_another_process(to)
+    context = late.begin()
+    other = of_another_process(to)
+    for ts in range(10, 12 + EVERY_DELTA_COMMITS):
+        commit(other, [Row("new", ts, ts, region="west"), Row(f"n{ts}", ts, ts)])
+
+    with pytest.raises(WriteConflict, match="committed record keys of this batch meanwhile"):
+        write_files_of(late, context, [Row("new", 99, 99, region="west")])
+    late.abandon()
+    commit(late, [Row("new", 99, 99, region="west")])
+    check(late, RECORD_INDEX)
