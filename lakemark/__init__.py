@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lakemark.operations.duplicate_keys import Duplicates
     from lakemark.operations.open_table import Coordination
     from lakemark.operations.table_index import IndexKind
+    from lakemark.operations.table_indexes import IndexState, TableIndex
     from lakemark.operations.write import WriteResult
     from lakemark.read.cdc.scan import CdcScan
     from lakemark.read.explanation import Explanation, SkippedSlice, SkipReason
@@ -78,6 +79,7 @@ __all__ = [
     "HudiError",
     "Incremental",
     "IndexKind",
+    "IndexState",
     "InvalidConfig",
     "InvalidRecords",
     "LockProviderName",
@@ -106,6 +108,7 @@ __all__ = [
     "SortMode",
     "StorageUnavailable",
     "Table",
+    "TableIndex",
     "TableNotFound",
     "TableType",
     "Unsupported",
@@ -139,6 +142,7 @@ _NAMES = {
     ),
     "lakemark.operations.duplicate_keys": "Duplicates",
     "lakemark.operations.table_index": "IndexKind",
+    "lakemark.operations.table_indexes": "IndexState TableIndex",
     "lakemark.operations.write": "WriteResult",
     "lakemark.read.cdc.scan": "CdcScan",
     "lakemark.read.explanation": "Explanation SkippedSlice SkipReason",

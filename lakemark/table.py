@@ -590,7 +590,8 @@ class Table:
         Nothing happens if the table has this index. No writer of Apache Hudi may write meanwhile.
 
         Args:
-            name: ``record_index``, ``bloom_filters``, or a name of your choice with ``column``.
+            name: ``record_index``, ``bloom_filters``, ``column_stats``, ``partition_stats``, or a
+                name of your choice with ``column``.
             column: the column of a secondary index, which contains texts or integers. The table
                 needs a record index.
 

@@ -188,7 +188,7 @@ def _add_index(index: argparse.ArgumentParser, debug: argparse.ArgumentParser) -
     text = "create an index while other writers of lakemark commit"
     create = _index_command(commands, debug, "create", text)
     add_sharing(create)
-    text = "record_index, bloom_filters, or a name of your choice with --column"
+    text = "record_index, bloom_filters, column_stats, partition_stats, or with --column any name"
     create.add_argument("name", metavar="INDEX", help=text)
     text = "the column of a secondary index, which contains texts or integers"
     create.add_argument("--column", metavar="COLUMN", help=text)

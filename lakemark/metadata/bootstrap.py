@@ -323,9 +323,8 @@ def prepare_metadata_table(
         PreparedPartition(kind.stored_name, prefix, FirstRecords.of(changes[kind], count))
         for kind, prefix, count in _of_every_table(version)
     ]
-    sources = IndexSources(
-        storage, clock, timeline, version, slices, list(chain(*files.values())), read_rows
-    )
+    listed = list(chain(*files.values()))
+    sources = IndexSources(storage, clock, timeline, version, slices, listed, read_rows, columns)
     with ExitStack() as opened:
         for index, column in _new_indexes(indexes, secondary):
             content = IndexContent(index, storage, opened.enter_context(SpilledEntries()))
@@ -354,14 +353,20 @@ def _new_indexes(
         yield new_secondary_index(column), column
 
 
-def all_visible_files(
-    view: FileSystemView, timeline: Timeline, version: FormatVersion
+def all_finished_files(
+    storage: Storage,
+    view: FileSystemView,
+    timeline: Timeline,
+    version: FormatVersion,
+    check_lease: Callable[[], None],
 ) -> list[DataFile]:
-    """Return the files of a view, also of older slices, that completed instants may have written.
+    """Return the files of a view, also of older slices, that completed instants have written.
 
-    See ``visible_files``.
+    See ``visible_files`` and ``without_unfinished_logs``.
     """
-    return list(chain(*visible_files(_all_files(view), timeline, version).values()))
+    visible = visible_files(_all_files(view), timeline, version)
+    files = without_unfinished_logs(storage, visible, timeline, version, check_lease)
+    return list(chain(*files.values()))
 
 
 def _all_files(view: FileSystemView) -> dict[str, list[DataFile]]:

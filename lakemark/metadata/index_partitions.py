@@ -14,17 +14,13 @@ from lakemark.config.table_properties import TableProperties
 from lakemark.errors import TableNotFound
 from lakemark.metadata.index_definition import (
     DEFINITIONS_PATH,
-    define_record_index,
-    define_secondary_index,
     read_definitions,
     remove_definitions,
 )
-from lakemark.metadata.index_sources import RECORD_INDEX
 from lakemark.metadata.metadata_store import FirstRecords, MetadataStore
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, MetadataTableOpener
 from lakemark.metadata.new_index import NewIndex
 from lakemark.metadata.partition_kind import PartitionKind
-from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.valid_instants import INITIAL, draw_number
 from lakemark.model.file_slice import join
 from lakemark.storage.folder_storage import FolderStorage
@@ -42,7 +38,7 @@ def add_partition(
     store: MetadataStore,
     properties: TableProperties,
     index: NewIndex,
-    column: SecondaryColumn | None,
+    define: Callable[[], None],
     records: FirstRecords,
     listed_at: str | None,
     check_lease: Callable[[], None],
@@ -54,7 +50,7 @@ def add_partition(
         store: the metadata table.
         properties: the data table's properties, just read.
         index: the index.
-        column: the indexed column of a secondary index.
+        define: writes the definition of the index.
         records: the first records of the index.
         listed_at: the newest time on the data table's timeline that the records include.
         check_lease: raises if the lock was lost.
@@ -67,10 +63,7 @@ def add_partition(
     """
     number = draw_number(store.timeline)
     store.initialise(number, index.partition, index.file_id_prefix, records, listed_at, check_lease)
-    if index.partition == RECORD_INDEX.partition:
-        define_record_index(storage, check_lease)
-    elif column is not None:
-        define_secondary_index(storage, column.partition, column.name, column.version, check_lease)
+    define()
     names = {*properties.stored_metadata_partitions, index.partition}
     after = properties.with_metadata_partitions(names)
     replace_properties(storage, properties, after, check_lease)

@@ -97,10 +97,13 @@ class IndexContent:
     _numbers: dict[tuple[str, Hashable], int] = field(default_factory=dict)
     _names: list[str] = field(default_factory=list)
 
-    def update(self, sources: Iterable[Source], check: Callable[[], None]) -> None:
+    def update(self, sources: Iterable[Source], check: Callable[[], None]) -> bool:
         """Read the sources that are new or have changed, and drop those that are gone.
 
         If this fails, it can be called again, and reads no source twice.
+
+        Returns:
+            Whether any source was read or dropped.
 
         Args:
             sources: all sources of the index.
@@ -112,13 +115,15 @@ class IndexContent:
             StorageUnavailable: the disk of the temporary folder is full.
         """
         current = {(source.name, source.state): source for source in sources}
-        for gone in self._numbers.keys() - current.keys():
-            self.entries.drop(self._numbers.pop(gone))
+        gone = self._numbers.keys() - current.keys()
+        for one in gone:
+            self.entries.drop(self._numbers.pop(one))
         new = [source for key, source in current.items() if key not in self._numbers]
         at_once = _READ_AT_ONCE if self.index.are_small else 1
         for first in range(0, len(new), at_once):
             check()
             self._read(new[first : first + at_once])
+        return bool(gone or new)
 
     def encode(self) -> FirstRecords:
         """Encode the base files of the index on local disk, so that writing them cannot fail.

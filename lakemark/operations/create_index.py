@@ -1,8 +1,9 @@
 """Creates an index of an open table while other writers commit.
 
 1. under the lock: announce the index on the timeline (``lakemark.services.indexing``)
-2. read the rows or files of the table as of this moment
-3. under the lock: read what has changed since, write the index, and add it to the properties
+2. read the rows or files of the table, then what has changed meanwhile, and sort the records
+3. under the lock: read what has changed since, sort again if anything has, write the index, and add
+   it to the properties
 
 Commits that were begun before step 3 do not contain what the index needs. They find the new index
 under the lock, fail with ``WriteConflict``, and are written again. Writers of Apache Hudi may not
@@ -11,9 +12,10 @@ find it, so none may write meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -28,14 +30,23 @@ from lakemark.errors import (
     SnapshotChanged,
     Unsupported,
 )
-from lakemark.metadata.bootstrap import all_visible_files
+from lakemark.metadata.bootstrap import all_finished_files
+from lakemark.metadata.index_definition import (
+    define_column_statistics,
+    define_record_index,
+    define_secondary_index,
+)
 from lakemark.metadata.index_partitions import add_partition, delete_files
 from lakemark.metadata.index_sources import (
     BLOOM_FILTERS,
+    COLUMN_STATS,
+    PARTITION_STATS,
     RECORD_INDEX,
+    SINGLE,
     IndexSources,
     new_secondary_index,
 )
+from lakemark.metadata.metadata_store import FirstRecords
 from lakemark.metadata.new_index import IndexContent, NewIndex, Source
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
@@ -44,7 +55,7 @@ from lakemark.metadata.spilled_entries import SpilledEntries
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.index_plan import IndexPlan
 from lakemark.model.instant import Instant
-from lakemark.operations.metadata_table import rebuild_metadata_table, row_reader
+from lakemark.operations.metadata_table import indexed_schema, rebuild_metadata_table, row_reader
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_index import has_bucket_index
 from lakemark.operations.table_indexes import name_of, partition_of
@@ -54,6 +65,7 @@ from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S
+from lakemark.view.file_lister import DataFile
 
 #: How often the table is listed again because other writers deleted files meanwhile.
 _READ_ATTEMPTS = 5
@@ -76,7 +88,8 @@ def create_index(table: OpenTable, name: str, column: str | None = None) -> str:
 
     Args:
         table: the open table.
-        name: ``record_index``, ``bloom_filters``, or the name of a secondary index.
+        name: ``record_index``, ``bloom_filters``, ``column_stats``, ``partition_stats``, or the
+            name of a secondary index.
         column: the column of a secondary index, which contains texts or integers.
 
     Returns:
@@ -119,7 +132,7 @@ def _named(table: OpenTable, name: str, column: str | None) -> tuple[str, Second
 def _index_of(partition: str, column: SecondaryColumn | None) -> NewIndex:
     if column is not None:
         return new_secondary_index(column)
-    return RECORD_INDEX if partition == RECORD_INDEX.partition else BLOOM_FILTERS
+    return next(one for one in SINGLE if one.partition == partition)
 
 
 def _announce(
@@ -162,6 +175,8 @@ def _has_index(
         _check_may_have_values(table, stored)
         _check_same_column(table, stored, column)
         check_types([column], table.known_schema or pa.schema([]), url)
+    elif partition == PARTITION_STATS.partition:
+        _check_may_have_partition_stats(table, stored)
     elif partition == RECORD_INDEX.partition and has_bucket_index(table):
         message = (
             f"table {url} has a bucket index, so that writers find keys without a record index, "
@@ -200,6 +215,24 @@ def _check_may_have_values(table: OpenTable, properties: TableProperties) -> Non
         raise Unsupported(message)
 
 
+def _check_may_have_partition_stats(table: OpenTable, properties: TableProperties) -> None:
+    """Check that a table may have statistics of partitions.
+
+    Raises:
+        Unsupported: the table has no column statistics, or has version 6.
+    """
+    url = table.location.url
+    if not table.version >= FormatVersion.V8:
+        message = f"table {url} has version 6, in which tables have no partition_stats"
+        raise Unsupported(message)
+    if COLUMN_STATS.partition not in properties.stored_metadata_partitions:
+        message = (
+            f"table {url} has no column_stats, which partition_stats needs; create them first "
+            f"(lakemark table index create {url} column_stats --run)"
+        )
+        raise Unsupported(message)
+
+
 def _check_same_column(
     table: OpenTable, properties: TableProperties, column: SecondaryColumn
 ) -> None:
@@ -219,8 +252,11 @@ def _build(table: OpenTable, build: _Build) -> None:
         with SpilledEntries() as entries:
             content = IndexContent(build.index, table.storage, entries)
             _read(table, build, content)
+            table.refresh()
+            _read(table, build, content)  # what was written during the first, long read
+            records = content.encode()
             with table.context.lock.hold(LOCK_WAIT_S) as lease:
-                _write(table, build, content, lease)
+                _write(table, build, content, records, lease)
     except BaseException:
         with suppress(HudiError):  # otherwise the next process removes it
             _discard(table, build)
@@ -246,21 +282,55 @@ def _read(table: OpenTable, build: _Build, content: IndexContent) -> None:
 
 def _sources(table: OpenTable, build: _Build) -> Iterator[Source]:
     """Yield the sources of an index, as of the last refresh of the table."""
-    view, timeline = table.view(), table.timeline
     sources = IndexSources(
         table.storage,
         table.store.clock,
-        timeline,
+        table.timeline,
         table.version,
-        view.latest_slices(),
-        all_visible_files(view, timeline, table.version),
+        table.view().latest_slices(),
+        _files(table) if build.index in (BLOOM_FILTERS, COLUMN_STATS) else (),
         row_reader(table),
+        indexed_schema(table),
     )
     return sources.of(build.index, build.column)
 
 
-def _write(table: OpenTable, build: _Build, content: IndexContent, lease: Lease) -> None:
+def _files(table: OpenTable) -> list[DataFile]:
+    return all_finished_files(
+        table.storage, table.view(), table.timeline, table.version, lambda: None
+    )
+
+
+def _definer(
+    table: OpenTable, build: _Build, check_lease: Callable[[], None]
+) -> Callable[[], None]:
+    """Return a function that writes the definition of an index, if it has one."""
+    storage, column = table.storage, build.column
+    if column is not None:
+        return partial(
+            define_secondary_index,
+            storage, column.partition, column.name, column.version, check_lease,
+        )  # fmt: skip
+    if build.index is RECORD_INDEX:
+        return partial(define_record_index, storage, check_lease)
+    names = indexed_schema(table).names
+    if build.index is COLUMN_STATS and names:
+        version = table.version.column_statistics
+        return partial(define_column_statistics, storage, names, version, check_lease)
+    return lambda: None
+
+
+def _write(
+    table: OpenTable, build: _Build, content: IndexContent, records: FirstRecords, lease: Lease
+) -> None:
     """Read what has changed, and write the index; the caller holds the lock.
+
+    Args:
+        table: the open table.
+        build: the index.
+        content: what was read before.
+        records: its records.
+        lease: the lease of the lock.
 
     Raises:
         Fenced: another process has removed the announcement.
@@ -279,14 +349,15 @@ def _write(table: OpenTable, build: _Build, content: IndexContent, lease: Lease)
         )
         raise Refused(message)
     table.refresh(timeline)
-    content.update(_sources(table, build), lease.check)
-    records, properties = content.encode(), read_properties(table.storage)
+    if content.update(_sources(table, build), lease.check):
+        records = content.encode()
+    properties = read_properties(table.storage)
     after = add_partition(
         table.storage,
         store,
         properties,
         build.index,
-        build.column,
+        _definer(table, build, lease.check),
         records,
         timeline.newest_time,
         lease.check,

@@ -42,11 +42,11 @@ def drop_index(table: OpenTable, name: str) -> None:
 def find_droppable(table: OpenTable, name: str) -> TableIndex:
     """Return the index that ``drop_index`` would drop; errors as for ``drop_index``."""
     check_no_restore(table.store.load())
-    if name in ALWAYS:
-        message = f"{name} of table {table.location.url} is no index that can be dropped alone"
-        raise InvalidConfig(message)
     indexes = list_indexes(table)
     found = next((one for one in indexes if name in (one.name, one.partition)), None)
+    if found is None and name in ALWAYS:
+        message = f"{name} of table {table.location.url} is no index that can be dropped alone"
+        raise InvalidConfig(message)
     if found is None:
         have = ", ".join(one.name for one in indexes) or "none"
         message = f"table {table.location.url} has no index {name!r}; it has: {have}"

@@ -140,7 +140,7 @@ def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list
     metadata = table.metadata_opener.open(table.properties, timeline, table.store.clock)
     if metadata is None:
         return []
-    columns, latest = _indexed_columns(table), view.latest_slices()
+    columns, latest = indexed_schema(table), view.latest_slices()
     schema = table.schema or pa.schema([])
     secondary = readable_columns(metadata.partitions, metadata.definitions, schema)
     return find_differences(
@@ -181,7 +181,7 @@ def build_metadata_table(
     """
     table.store.clock.check()
     table.refresh(timeline)
-    columns, stored = _indexed_columns(table), read_properties(table.storage)
+    columns, stored = indexed_schema(table), read_properties(table.storage)
     table.metadata_writer.check_record_index(stored)
     wanted = stored if indexes is None else stored.with_dropped_indexes(indexes)
     prepared = bootstrap.prepare_metadata_table(
@@ -244,7 +244,7 @@ def _key_reader(table: OpenTable) -> ReadKeys:
     return read_keys
 
 
-def _indexed_columns(table: OpenTable) -> pa.Schema:
+def indexed_schema(table: OpenTable) -> pa.Schema:
     """Return the columns with statistics; no columns before the first commit."""
     schema = table.schema or pa.schema([])
     return pa.schema([schema.field(name) for name in indexed_columns(schema, table.version)])

@@ -14,6 +14,7 @@ from enum import StrEnum
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig
 from lakemark.metadata.index_definition import IndexDefinition, read_definitions
+from lakemark.metadata.index_sources import SINGLE
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.operations.open_table import OpenTable
 from lakemark.storage.properties_file import read_properties
@@ -23,11 +24,11 @@ _PREFIX = PartitionKind.SECONDARY_INDEX.stored_name
 #: The name of a secondary index, as Apache Hudi's SQL accepts it without quotes.
 _NAME = re.compile(r"[a-z0-9_]+")
 
-#: Indexes that a table has once, named after their partitions.
-SINGLE = (PartitionKind.RECORD_INDEX.stored_name, PartitionKind.BLOOM_FILTERS.stored_name)
-
-#: Partitions that are not indexes of their own: every metadata table of lakemark has them.
+#: Partitions that every new metadata table of lakemark has, so that they are not dropped alone.
 ALWAYS = ("files", "column_stats", "partition_stats")
+
+#: The names of indexes that a table has at most once.
+_SINGLE = tuple(index.partition for index in SINGLE)
 
 
 class IndexState(StrEnum):
@@ -89,17 +90,17 @@ def partition_of(name: str, column: str | None = None) -> str:
         InvalidConfig: the name is invalid, or names another kind of index.
     """
     if column is None:
-        if name in SINGLE:
+        if name in _SINGLE:
             return name
         message = (
-            f"there is no index {name!r}; create {' or '.join(SINGLE)}, or name the column of a "
+            f"there is no index {name!r}; create {' or '.join(_SINGLE)}, or name the column of a "
             "secondary index"
         )
         raise InvalidConfig(message)
-    if not _NAME.fullmatch(name) or name in (*SINGLE, *ALWAYS):
+    if not _NAME.fullmatch(name) or name in (*_SINGLE, ALWAYS[0]):
         message = (
             f"the name of a secondary index is {name!r}; use lower-case letters, digits and _, but "
-            f"not {', '.join((*SINGLE, *ALWAYS))}"
+            f"not {', '.join((*_SINGLE, ALWAYS[0]))}"
         )
         raise InvalidConfig(message)
     return f"{_PREFIX}{name}"

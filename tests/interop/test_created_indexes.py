@@ -28,6 +28,12 @@ TABLE = ApacheTable(
 )
 INDEXED = replace(TABLE, extra={"hoodie.index.type": "RECORD_INDEX", **RECORD_INDEX})
 
+#: Apache Hudi creates an index only with a lock.
+LOCKED = {
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
+    "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+}
+
 
 def check_all(oracle: Oracle, path: Path, model: Model) -> None:
     """Check all that ``check`` does, the record index, and Apache Hudi's own validation."""
@@ -75,7 +81,7 @@ def test_lakemark_continues_a_table_whose_indexes_apache_hudi_created(
     path, model = tmp_path / "orders", Model()
     oracle.write(path, model.upserts(range(40), 10), TABLE, options=SEVERAL_GROUPS)
     lakemark.open(path).upsert(model.upserts(range(5, 15), 20))
-    with oracle.named("indexed", path):
+    with oracle.named("indexed", path), oracle.settings(LOCKED):
         oracle.execute("CREATE INDEX record_index ON indexed (id)")
         oracle.execute("CREATE INDEX note ON indexed (note)")
     table = lakemark.open(path)
@@ -87,6 +93,6 @@ def test_lakemark_continues_a_table_whose_indexes_apache_hudi_created(
     check_all(oracle, path, model)
     table.drop_index("note")
     assert NAME not in open_at(path).properties.metadata_partitions
-    with oracle.named("indexed", path):
+    with oracle.named("indexed", path), oracle.settings(LOCKED):
         oracle.execute("CREATE INDEX note ON indexed (note)")
     check_all(oracle, path, model)

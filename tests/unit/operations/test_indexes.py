@@ -20,7 +20,7 @@ from lakemark.metadata.index_definition import (
     define_secondary_index,
     read_definitions,
 )
-from lakemark.metadata.index_partitions import stale_definitions
+from lakemark.metadata.index_partitions import drop_partitions, stale_definitions
 from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action, State
@@ -114,6 +114,37 @@ def test_each_index_is_created_and_then_updated(
     check(to, *names)
 
 
+@each_version
+@each_type
+def test_statistics_are_created_where_they_are_absent(
+    table_type: TableType, version: FormatVersion
+) -> None:
+    to = table_with_rows(table_type, version)
+    storage = to.table.storage
+    names = (
+        ["column_stats"] if version.logs_name_their_slice else ["column_stats", "partition_stats"]
+    )
+    with to.table.context.lock.hold(9) as lease:
+        drop_partitions(storage, read_properties(storage), names, to.table.store.clock, lease.check)
+    assert read_properties(storage).metadata_partitions == ("files",)
+    to = lookup_writer(storage)
+    commit(to, [Row("c", 3, 3)])
+    if "partition_stats" in names:
+        with pytest.raises(Unsupported, match="has no column_stats"):
+            create_index(to.table, "partition_stats")
+
+    def write() -> None:
+        commit(to, [Row("a", 5, 50), Row("w", 5, 5, region="west")])
+
+    for name in names:
+        create_index(interrupted(to, write).table, name)
+    assert metadata_differences(of_another_process(to).table) == []
+    assert set(read_properties(storage).metadata_partitions) == {"files", *names}
+    commit(to, [Row("a", 7, 7), Row("x", 7, 7)])
+    assert metadata_differences(of_another_process(to).table) == []
+    assert keep_metadata_table(of_another_process(to).table) is None
+
+
 def test_the_timeline_has_apaches_indexing_action() -> None:
     to = table_with_rows()
     newest = to.table.timeline.completed(Action.DELTA_COMMIT)[-1].requested_at
@@ -165,6 +196,24 @@ def test_commits_of_other_writers_are_caught_up(
     assert contents(to.table.storage) == {
         "a": (7, 7), "n": (5, 5), "w": (5, 5), "s": (6, 6), "x": (7, 7),
     }  # fmt: skip
+
+
+def test_a_commit_right_before_the_lock_is_caught_up() -> None:
+    to = table_with_rows()
+    other = interrupted(to, lambda: commit(to, [Row("a", 5, 5), Row("n", 5, 5)]))
+    storage = other.table.storage
+    assert isinstance(storage, InterruptedStorage)
+    have_read = False
+
+    def is_before(_: int, method: str, path: str) -> bool:
+        nonlocal have_read
+        have_read = have_read or path.startswith("north/")
+        return have_read and "/.locks/" in path
+
+    storage.is_before = is_before
+    create_index(other.table, RECORD_INDEX)
+    assert storage.stopped_at is not None
+    check(to, RECORD_INDEX)
 
 
 def test_files_that_a_clean_deletes_meanwhile_are_read_from_later_slices() -> None:
