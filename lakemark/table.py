@@ -22,7 +22,6 @@ from lakemark.model.file_slice import join
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.operations.archive import archive
-from lakemark.operations.bulk_insert import InsertShares
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
@@ -43,6 +42,7 @@ from lakemark.operations.restore import restore_table
 from lakemark.operations.rollback import roll_back_instant
 from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
 from lakemark.operations.scan_arguments import check_scan_arguments
+from lakemark.operations.share_insert import Shares
 from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_indexes import TableIndex, list_indexes
 from lakemark.operations.write import RowWriter, WriteResult, merger_class
@@ -275,9 +275,9 @@ class Table:
         """Insert a stream of rows, which may be larger than memory, in one commit.
 
         The rows are first divided by partition on the local disk (in the folder ``TMPDIR``). In a
-        table without a bucket index, they go to new file groups, and no key is searched. In a table
-        with a bucket index, a bucket that has no rows yet gets a base file, and the rows of other
-        buckets are merged as by ``upsert``.
+        table with a lookup index, they go to new file groups, and no key is searched. In a table
+        with a bucket index or consistent hashing, a bucket that has no rows yet gets a base file,
+        and the rows of other buckets are merged as by ``upsert``.
 
         Args:
             rows: as for ``upsert``; batches are read one after the other.
@@ -290,7 +290,6 @@ class Table:
             InvalidConfig, WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
             InvalidRecords: as for ``insert``.
             StorageUnavailable: the disk of the temporary folder is full.
-            Unsupported: the table has consistent hashing.
         """
         chosen = choose(SortMode, sort, "sort")
         return self._rows.bulk_insert(rows, chosen, add_columns=add_columns)
@@ -298,7 +297,7 @@ class Table:
     def bulk_insert_shares(
         self,
         columns: pa.Schema,
-        insert: InsertShares,
+        shares: Shares,
         sort: SortMode = SortMode.NONE,
         *,
         add_columns: bool = False,
@@ -307,7 +306,7 @@ class Table:
 
         Args:
             columns: the columns of the rows.
-            insert: inserts the rows, each share by one call of ``ShareInsert.insert``.
+            shares: the rows.
             sort: the order of the rows of a partition in each share.
             add_columns: as for ``upsert``.
 
@@ -315,7 +314,7 @@ class Table:
             InvalidConfig, InvalidRecords, Unsupported, WriteConflict, WriterAlive, OutcomeUnknown:
                 as for ``lakemark.spark.bulk_insert``.
         """
-        return self._rows.bulk_insert_shares(columns, insert, sort, add_columns=add_columns)
+        return self._rows.bulk_insert_shares(columns, shares, sort, add_columns=add_columns)
 
     def delete(
         self, keys: Keys | None = None, *, where: pc.Expression | str | None = None

@@ -30,16 +30,23 @@ def is_true(properties: TableProperties, value: str) -> bool:
 
 
 def has_unwritable_virtual_keys(properties: TableProperties, value: str) -> bool:
-    """Return whether rows store no key, and Apache Hudi may read other keys than writers compute.
+    """Return whether rows store no key, and Apache Hudi 1.2.0 reads such a table wrongly.
 
-    With ``COMPLEX`` and one field, its readers compute the bare value, whereas its writers name the
-    field in the key. With ``COMPLEX`` and a partition column in the key, Apache Hudi 1.2.0 failed
-    to read a merge-on-read table of version 9 that lakemark had continued.
+    Its writers accept only three key generators then (``HoodieTableMetaClient``). With ``COMPLEX``
+    and one field, its readers compute the bare value, whereas its writers name the field in the
+    key. So its own deletes have no effect, and an update of a copy-on-write table adds a row. If a
+    partition column is in the key, its readers fail on its own logs: "Field: region does not exist
+    in the table schema".
     """
     if properties.populates_meta_columns:
         return False
-    kind = find_implemented(properties.key_generator)
-    return kind not in (KeyGeneratorType.SIMPLE, KeyGeneratorType.NON_PARTITION)
+    fields, kind = properties.record_key_fields, find_implemented(properties.key_generator)
+    if kind is KeyGeneratorType.COMPLEX:
+        is_misread = len(fields) == 1
+    else:
+        is_misread = kind not in (KeyGeneratorType.SIMPLE, KeyGeneratorType.NON_PARTITION)
+    names_partition = not {*fields}.isdisjoint(properties.partition_fields)
+    return is_misread or (properties.is_merge_on_read and names_partition)
 
 
 def has_cdc_without_meta_columns(properties: TableProperties, value: str) -> bool:

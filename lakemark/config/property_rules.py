@@ -450,11 +450,13 @@ _FILES = (
         ),
         Refusal(
             _MAINTAIN,
-            "`false`, if the key generator is not `SIMPLE` or `NON_PARTITION`; or if the table "
-            "stores change data or `bloom_filters`",
+            "`false`, if the key generator is not `SIMPLE`, `NON_PARTITION` or `COMPLEX`; with "
+            "`COMPLEX` and one record key field; on merge-on-read, with a partition field in the "
+            "record key; or if the table stores change data or `bloom_filters`",
             has_unwritable_virtual_keys,
-            "but without meta columns, lakemark writes only keys of the key generators SIMPLE and "
-            "NON_PARTITION, because readers compute these keys in the same way as writers",
+            "but without meta columns, Apache Hudi reads only keys of the key generators SIMPLE, "
+            "NON_PARTITION and, with several record key fields, COMPLEX; and a merge-on-read table "
+            "needs a record key without partition columns",
             _ANOTHER_PATH,
         ),
     ),

@@ -6,10 +6,12 @@ to the same group. So a writer must find the group of each key before it writes.
 
 The search of a partition reads only what can contain one of the keys. In each base file, the key
 range and the Bloom filter of the footer exclude keys, and then only the column of record keys is
-read. Keys that no base file contains are searched in the logs. Apache Hudi does not search logs
-(``HoodieIndex.canIndexLogFiles``), because its writers insert keys only into base files. But a key
-may be in a log alone in two cases: if another index wrote it (HBase, the state of Flink), or if a
-pending compaction removed the deleted row of a key while a new change was appended.
+read. The base files of a table without meta columns have neither of the two, so the record keys of
+all their rows are computed from the key columns. Keys that no base file contains are searched in
+the logs. Apache Hudi does not search logs (``HoodieIndex.canIndexLogFiles``), because its writers
+insert keys only into base files. But a key may be in a log alone in two cases: if another index
+wrote it (HBase, the state of Flink), or if a pending compaction removed the deleted row of a key
+while a new change was appended.
 
 A key is unique only within its partition, as with the indexes whose names do not begin with
 GLOBAL_. ``lakemark.index.global_keys`` keeps keys unique in the whole table. Source:
@@ -33,7 +35,6 @@ from lakemark.index.index import NEW_KEY
 from lakemark.index.key_search import SearchedGroup, exclude_absent_keys, find_live_keys
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.read.base_file import read_base_file
 from lakemark.read.file_group_reader import FileGroupReader
 
 #: Keys of a base file that are compared at a time. A larger number takes more memory, and a smaller
@@ -41,7 +42,6 @@ from lakemark.read.file_group_reader import FileGroupReader
 _KEYS_AT_ONCE = 1 << 20
 
 _NAMESPACE = uuid.UUID("0d1f0cf5-3c0b-5d0f-9f3e-8f9b6e2f7a11")
-_KEY_COLUMN = pa.schema([(RECORD_KEY, pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class LookupIndex:
     """Finds record keys in the files of a partition; an ``Index``.
 
     Attributes:
-        reader: reader of the table, whose rows have meta columns.
+        reader: reader of the table.
         runner: the threads that search the files.
     """
 
@@ -82,11 +82,10 @@ class LookupIndex:
         base = file_slice.base
         if base is None:
             return keys.slice(0, 0)
-        wanted = exclude_absent_keys(self.reader.storage, base, keys)
+        wanted = exclude_absent_keys(self.reader, base, keys)
         if not len(wanted):
             return wanted
-        stored = read_base_file(self.reader.storage, base, _KEY_COLUMN, batch_rows=_KEYS_AT_ONCE)
-        return _find(stored, wanted)
+        return _find(self.reader.read_base_keys(base, _KEYS_AT_ONCE), wanted)
 
     def _find_in_logs(self, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
         return _find(self.reader.read_changed_keys(file_slice), keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,27 @@ class AssignedChanges:
     """
 
     numbers: Numbers
+    assignment: FileGroupAssignment
+
+
+class KeyHash(Protocol):
+    """Decides the bucket of each key from its hash; can be pickled."""
+
+    def bucket_ids(self, record_keys: pa.ChunkedArray, partition_paths: pa.ChunkedArray) -> Numbers:
+        """Return the bucket number of each key in its partition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBuckets:
+    """The buckets of a commit whose changes are not known yet; can be pickled for workers.
+
+    Attributes:
+        index: decides the bucket of each change.
+        assignment: the file group of each bucket.
+    """
+
+    index: KeyHash
     assignment: FileGroupAssignment
 
 

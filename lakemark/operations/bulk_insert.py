@@ -5,27 +5,27 @@ The rows are first divided by partition or bucket, with the help of the local di
 were checked. So a commit that conflicts can be written again, although the stream has ended. (On a
 cluster, see below, this holds for each share, and the rows are evaluated again.)
 
-In a table without a bucket index, the rows of each partition go to new file groups. In a table with
-a bucket index, a bucket without a file group gets a base file, and the rows of any other bucket are
-merged as in an upsert, because each key of such a table is in one file group only.
+In a table with a lookup index, the rows of each partition go to new file groups. In a table with a
+bucket index or consistent hashing, a bucket without a file group gets a base file, and the rows of
+any other bucket are merged as in an upsert, because each key of such a table is in one file group
+only. Apache Hudi appends these rows to a log (``RDDBucketIndexPartitioner``).
 
-A cluster divides the rows into shares, and a task inserts each share (``ShareInsert``). This is for
-tables without a bucket index only, where a share needs no rows of another share.
+A cluster divides the rows into shares, and a task inserts each share
+(``lakemark.operations.share_insert``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from lakemark.errors import Unsupported
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.lookup import new_file_id
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.assigned_changes import PlacedBuckets
 from lakemark.operations.incoming_rows import RowChanges, in_table_columns
 from lakemark.operations.table_writer import TableWriter
 from lakemark.write.file_group_write import write_file_group
@@ -33,35 +33,6 @@ from lakemark.write.new_file_groups import write_new_file_groups
 from lakemark.write.partitioner import Bucket
 from lakemark.write.sorted_runs import SortedRuns, SortMode
 from lakemark.write.write_context import WriteContext
-
-
-def check_bulk_insert(writer: TableWriter) -> None:
-    """Check that a bulk insert can write the table.
-
-    Raises:
-        Unsupported: the table has consistent hashing.
-    """
-    if writer.settings.first_ring_count is not None:
-        message = (
-            f"table {writer.table.location.url} has consistent hashing, for which lakemark has no "
-            "bulk insert; use insert or upsert"
-        )
-        raise Unsupported(message)
-
-
-def check_bulk_insert_in_shares(writer: TableWriter) -> None:
-    """Check that the tasks of a cluster can insert shares of the rows.
-
-    Raises:
-        Unsupported: the table has a bucket index or consistent hashing.
-    """
-    check_bulk_insert(writer)
-    if writer.settings.index is not None:
-        message = (
-            f"table {writer.table.location.url} has a bucket index, for which lakemark has no bulk "
-            "insert on Spark; use Table.bulk_insert, or a table with index='lookup'"
-        )
-        raise Unsupported(message)
 
 
 def divide_rows(
@@ -110,12 +81,14 @@ def write_runs(
     Raises:
         Refused: a partition has data files, but no metafile.
     """
-    if writer.settings.index is not None:
-        assignment = writer.assign_file_groups()
+    placed = writer.place_buckets(lambda: (bucket.partition_path for bucket in buckets))
+    if writer.settings.first_ring_count is not None:
+        assert placed is not None
+        return _join(runner.map(lambda one: _write_rings(context, placed, one, runs), buckets))
+    if placed is not None:
 
         def write_bucket(bucket: Bucket) -> list[WriteStat]:
-            stat = write_file_group(context, assignment.task(bucket), runs.read(bucket))
-            return [] if stat is None else [stat]
+            return insert_into_bucket(context, placed, bucket, runs)
 
         return _join(runner.map(write_bucket, buckets))
     partitions = frozenset(writer.table.view().partitions)
@@ -123,72 +96,47 @@ def write_runs(
 
     def write_partition(bucket: Bucket) -> list[WriteStat]:
         path, rows = bucket.partition_path, runs.read(bucket)
-        return _insert_partition(context, path, rows, partitions, max_file_bytes)
+        return insert_partition(context, path, rows, partitions, max_file_bytes)
 
     return _join(runner.map(write_partition, buckets))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShareInsert:
-    """Inserts shares of the rows into new file groups. It can be pickled for workers.
+def insert_into_bucket(
+    context: WriteContext, placed: PlacedBuckets, bucket: Bucket, runs: SortedRuns
+) -> list[WriteStat]:
+    """Insert the rows of one bucket; return no file if there is nothing to write.
 
-    Attributes:
+    Args:
         context: the context that ``TableWriter.begin`` returned.
-        converter: converts rows to changes.
-        columns: the columns of the table, without meta columns.
-        partitions: the partitions that the table has already.
-        max_file_bytes: the size that files approximately have.
-        sort: the order of the rows of a partition in each share.
+        placed: the file groups of the buckets.
+        bucket: the bucket.
+        runs: the rows of the bucket, among others.
+
+    Raises:
+        ContentMismatch: an earlier attempt wrote other rows.
+        Refused: the partition has data files, but no metafile.
     """
+    stat = write_file_group(context, placed.assignment.task(bucket), runs.read(bucket))
+    return [] if stat is None else [stat]
 
-    context: WriteContext
-    converter: RowChanges
-    columns: pa.Schema
-    partitions: frozenset[str]
-    max_file_bytes: int
-    sort: SortMode
 
-    def changes(self, rows: pa.Table) -> pa.Table:
-        """Return the changes that insert rows, with their record keys and partition paths.
+def _write_rings(
+    context: WriteContext, placed: PlacedBuckets, partition: Bucket, runs: SortedRuns
+) -> list[WriteStat]:
+    """Write the rows of a partition, which are divided by its hash ring.
 
-        Raises:
-            InvalidConfig: a column does not fit the table.
-            InvalidRecords: a row has no key, partition or ordering value, or is marked as deleted.
-        """
-        url = self.context.location.url
-        return self.converter.inserts(in_table_columns(rows, self.columns, url))
-
-    def insert(self, share: int, tables: Iterable[pa.Table]) -> list[WriteStat]:
-        """Write one share. If a task runs again, it must get the same rows in the same order.
-
-        Args:
-            share: the number of the share.
-            tables: the rows.
-
-        Raises:
-            InvalidConfig, InvalidRecords: as for ``changes``.
-            ContentMismatch: an earlier attempt wrote other rows.
-            Refused: a partition has data files, but no metafile.
-            StorageUnavailable: the disk of the temporary folder is full.
-        """
-        with SortedRuns(self.sort) as runs:
-            for rows in tables:
-                changes = self.changes(rows)
-                runs.add(changes, np.zeros(changes.num_rows, np.int32))
-            return _join(self._insert(share, bucket, runs) for bucket in runs.finish())
-
-    def _insert(self, share: int, bucket: Bucket, runs: SortedRuns) -> list[WriteStat]:
-        path, rows = bucket.partition_path, runs.read(bucket)
-        return _insert_partition(
-            self.context, path, rows, self.partitions, self.max_file_bytes, share
+    The rows arrived before the commit began, so its rings were not known yet.
+    """
+    with SortedRuns(SortMode.NONE) as divided:
+        for rows in runs.read(partition):
+            keys, paths = rows.column(RECORD_KEY), rows.column(PARTITION_PATH)
+            divided.add(rows, placed.index.bucket_ids(keys, paths))
+        return _join(
+            insert_into_bucket(context, placed, bucket, divided) for bucket in divided.finish()
         )
 
 
-#: Inserts all shares of some rows, and returns the files.
-InsertShares = Callable[[ShareInsert], list[WriteStat]]
-
-
-def _insert_partition(
+def insert_partition(
     context: WriteContext,
     path: str,
     rows: Iterable[pa.Table],
@@ -196,6 +144,20 @@ def _insert_partition(
     max_file_bytes: int,
     share: int = 0,
 ) -> list[WriteStat]:
+    """Insert rows into new file groups of a partition.
+
+    Args:
+        context: the context that ``TableWriter.begin`` returned.
+        path: the partition.
+        rows: the rows.
+        partitions: the partitions that the table has already.
+        max_file_bytes: the size that files approximately have.
+        share: the number of the share to which the rows belong.
+
+    Raises:
+        Refused: the partition has data files, but no metafile.
+    """
+
     def file_id(number: int) -> str:
         # A share has fewer than 2^32 files, so the numbers of two shares differ.
         return new_file_id((share << 32) + number, path, context.instant, context.table_name)

@@ -198,13 +198,14 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, index: NewIndex, url: s
             "queries of merge-on-read tables of version 6; choose version 8 or 9, or copy_on_write"
         )
         raise Unsupported(message)
-    if index.kind is not IndexKind.BUCKET and not properties.populates_meta_columns:
+    hashes_rings = index.kind is IndexKind.CONSISTENT_HASHING
+    if hashes_rings and not properties.populates_meta_columns:
         message = (
-            f"table {url} would have index={str(index.kind)!r} but no meta columns, in which the "
-            "keys are found; choose index='bucket', or leave out meta_columns=False"
+            f"table {url} would have index={str(index.kind)!r} but no meta columns, which lakemark "
+            "does not write together; choose another index, or leave out meta_columns=False"
         )
         raise Unsupported(message)
-    if index.kind is IndexKind.CONSISTENT_HASHING and not properties.is_merge_on_read:
+    if hashes_rings and not properties.is_merge_on_read:
         message = (
             f"table {url} would be copy-on-write with index='consistent_hashing', which Apache "
             "Hudi does not support; choose another index, or table_type='merge_on_read'"

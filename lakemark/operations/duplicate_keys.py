@@ -49,7 +49,7 @@ def find_stored_rows(
     """Return which changes have a key with a live row in the file group of the change.
 
     Args:
-        reader: a reader of the table, whose rows have meta columns.
+        reader: a reader of the table.
         runner: searches the file groups.
         changes: the changes.
         assigned: the file group of each change, which contains the key if any file group does.

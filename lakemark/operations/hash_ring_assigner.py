@@ -7,11 +7,13 @@ and compared again before the commit is published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemark.errors import InvalidConfig, WriteConflict
 from lakemark.index.hash_ring import HashRing
@@ -22,6 +24,7 @@ from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import (
     AssignedChanges,
     AssignmentBuilder,
+    PlacedBuckets,
     rows_by_partition,
 )
 from lakemark.operations.open_table import OpenTable
@@ -29,6 +32,29 @@ from lakemark.storage.storage import Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.partitioner import Bucket
+
+
+@dataclass(frozen=True)
+class HashRings:
+    """The hash rings of some partitions; can be pickled.
+
+    Attributes:
+        rings: the ring of each partition.
+        key_fields: the fields of the record key, which are all hashed.
+    """
+
+    rings: Mapping[str, HashRing]
+    key_fields: tuple[str, ...]
+
+    def bucket_ids(
+        self, record_keys: pa.ChunkedArray, partition_paths: pa.ChunkedArray
+    ) -> npt.NDArray[np.int32]:
+        """See ``KeyHash.bucket_ids``."""
+        numbers = np.zeros(len(record_keys), np.int32)
+        for path, rows in rows_by_partition(pa.table({PARTITION_PATH: partition_paths})):
+            keys = record_keys.take(pa.array(rows))
+            numbers[rows] = self.rings[path].buckets_of_keys(keys, self.key_fields)
+        return numbers
 
 
 @dataclass
@@ -59,15 +85,27 @@ class HashRingAssigner:
         Raises:
             CorruptData: a stored ring is damaged.
         """
-        assignment = AssignmentBuilder.of(self.view, changes.num_rows)
-        for path, rows in rows_by_partition(changes.select([PARTITION_PATH])):
-            ring, current = self._ring_of(path), _slices_by_file_id(self.view, path)
-            keys = changes.column(RECORD_KEY).take(pa.array(rows))
-            assignment.numbers[rows] = ring.buckets_of_keys(keys, self.key_fields)
-            for number in np.unique(assignment.numbers[rows]).tolist():
-                file_id = ring.file_ids[number]
+        keys, paths = changes.column(RECORD_KEY), changes.column(PARTITION_PATH)
+        placed = self.place(pc.unique(paths).to_pylist())
+        return AssignedChanges(placed.index.bucket_ids(keys, paths), placed.assignment)
+
+    def place(self, partition_paths: Iterable[str]) -> PlacedBuckets:
+        """Return the buckets of partitions. A partition without a ring gets one.
+
+        Args:
+            partition_paths: the distinct paths of the partitions.
+
+        Raises:
+            CorruptData: a stored ring is damaged.
+        """
+        assignment = AssignmentBuilder.of(self.view, 0)
+        rings: dict[str, HashRing] = {}
+        for path in partition_paths:
+            rings[path] = ring = self._ring_of(path)
+            current = _slices_by_file_id(self.view, path)
+            for number, file_id in enumerate(ring.file_ids):
                 assignment.set_group(Bucket(path, number), current.get(file_id, file_id))
-        return assignment.build()
+        return PlacedBuckets(HashRings(rings, self.key_fields), assignment.build().assignment)
 
     def check_rings(self, timeline: Timeline) -> None:
         """Check that no clustering has split or merged buckets since the changes were assigned.

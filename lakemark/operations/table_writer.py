@@ -32,7 +32,7 @@ from lakemark.model.meta_columns import (
     with_meta_columns,
     without_meta_columns,
 )
-from lakemark.operations.assigned_changes import AssignedChanges
+from lakemark.operations.assigned_changes import AssignedChanges, PlacedBuckets
 from lakemark.operations.compact import (
     Compaction,
     Planned,
@@ -271,11 +271,23 @@ class TableWriter:
                 index = stored or self._index_of(context, changes.column(RECORD_KEY))
             with conflicts_with_later_commits(self.table):
                 return self._lookup_assigner(context, index).assign(changes)
-        table = self.table
-        key_fields = table.properties.record_key_fields
-        view, timeline = table.view(), table.timeline
-        self._rings = HashRingAssigner(table.storage, view, timeline, key_fields, count)
-        return self._rings.assign(changes)
+        return self._ring_assigner(count).assign(changes)
+
+    def place_buckets(self, find_paths: Callable[[], Iterable[str]]) -> PlacedBuckets | None:
+        """Return the buckets of the table, as of ``begin``; None with a lookup index.
+
+        Args:
+            find_paths: finds the distinct partition paths of the rows. It is called only if the
+                table has consistent hashing, whose partitions have buckets of their own.
+
+        Raises:
+            InvalidConfig: as for ``assign``.
+            CorruptData: a stored ring is damaged.
+        """
+        if self.settings.index is not None:
+            return PlacedBuckets(self.settings.index, self.assign_file_groups())
+        count = self.settings.first_ring_count
+        return None if count is None else self._ring_assigner(count).place(find_paths())
 
     def commit(
         self,
@@ -490,6 +502,13 @@ class TableWriter:
             return self._table_facts()
 
         return compaction.publish(stats, table_facts)
+
+    def _ring_assigner(self, first_count: int) -> HashRingAssigner:
+        table = self.table
+        key_fields = table.properties.record_key_fields
+        view, timeline = table.view(), table.timeline
+        self._rings = HashRingAssigner(table.storage, view, timeline, key_fields, first_count)
+        return self._rings
 
     def _lookup_assigner(self, context: WriteContext, index: Index) -> LookupAssigner:
         properties, sizing = self.table.properties, self.table.base_files

@@ -36,10 +36,6 @@ from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
 from lakemark.operations.assigned_changes import AssignedChanges
 from lakemark.operations.bulk_insert import (
-    InsertShares,
-    ShareInsert,
-    check_bulk_insert,
-    check_bulk_insert_in_shares,
     divide_rows,
     write_runs,
 )
@@ -58,6 +54,7 @@ from lakemark.operations.incoming_rows import (
 )
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.share_insert import ShareInsert, Shares
 from lakemark.operations.table_index import (
     IndexKind,
     NewIndex,
@@ -223,7 +220,6 @@ class RowWriter:
         """Insert a stream of rows; see ``lakemark.Table.bulk_insert``."""
         self._recover()
         self._check_insert(searches=False)
-        check_bulk_insert(self._writer)
         arriving = each_table(rows)
         first = next(arriving, None)
         if first is None:
@@ -243,7 +239,7 @@ class RowWriter:
     def bulk_insert_shares(
         self,
         columns: pa.Schema,
-        insert: InsertShares,
+        shares: Shares,
         sort: SortMode = SortMode.NONE,
         *,
         add_columns: bool = False,
@@ -252,18 +248,18 @@ class RowWriter:
 
         Args:
             columns: the columns of the rows.
-            insert: inserts the rows. It is called again for each attempt.
+            shares: the rows, which each attempt inserts again.
             sort: the order of the rows of a partition in each share.
             add_columns: whether columns that the table lacks are added.
         """
         self._check_insert(searches=False)
-        check_bulk_insert_in_shares(self._writer)
+        shares.check(has_buckets=not self._writer.settings.looks_up_keys)
         self._recover()
         self._writer.add_columns_of_table()
 
         def write() -> WriteResult:
             self._in_columns(columns.empty_table())  # fails before the instant exists
-            return self._write(self._shares_writer(insert, sort), Operation.BULK_INSERT)
+            return self._write(self._shares_writer(shares, sort), Operation.BULK_INSERT)
 
         return self._with_columns_of(columns, add_columns, write)
 
@@ -274,13 +270,10 @@ class RowWriter:
             searches: whether the insert searches its keys in their partitions.
 
         Raises:
-            Unsupported: keys must be unique in the whole table, and the insert might add one twice;
-                or the keys cannot be searched.
+            Unsupported: keys must be unique in the whole table, and the insert might add one twice.
         """
         url, reason = self._table.location.url, None
-        if searches and not self._table.properties.populates_meta_columns:
-            reason = "has no meta columns, so that keys are not searched; use upsert"
-        elif has_record_index(self._table.properties):
+        if has_record_index(self._table.properties):
             if not searches:
                 reason = (
                     "has a record index, in which each record key has one location; insert with "
@@ -413,11 +406,15 @@ class RowWriter:
 
         return write
 
-    def _shares_writer(self, insert: InsertShares, sort: SortMode) -> _Write:
-        """Return a function that writes the rows of a bulk insert in shares."""
+    def _shares_writer(self, shares: Shares, sort: SortMode) -> _Write:
+        """Return a function that writes the rows of a bulk insert in shares.
+
+        The rows of a bucket arrive in any order, so they are sorted: then a task that runs again
+        writes the same bytes.
+        """
 
         def write(context: WriteContext) -> _Written:
-            share_insert = ShareInsert(
+            insert = ShareInsert(
                 context=context,
                 converter=self._converter(),
                 columns=self._writer.schema,
@@ -425,8 +422,12 @@ class RowWriter:
                 max_file_bytes=self._table.base_files.max_file_bytes,
                 sort=sort,
             )
-            files = insert(share_insert)
-            return _Written(files, WriteResult(inserts=sum(stat.num_inserts for stat in files)))
+            buckets = self._writer.place_buckets(lambda: shares.partition_paths(insert))
+            if buckets is not None:
+                insert = replace(insert, buckets=buckets, sort=SortMode.GLOBAL)
+            written = shares.insert(insert)
+            files = [stat for share in written for stat in share.files]
+            return _Written(files, WriteResult(inserts=sum(share.num_rows for share in written)))
 
         return write
 

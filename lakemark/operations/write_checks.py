@@ -41,12 +41,13 @@ def check_stored_rows(table: OpenTable, index: BucketIndex | None) -> KeyGenerat
 
     Raises:
         Unsupported: lakemark does not implement the table's key generator, or the rows do not
-            contain the fields of their key; or the table has neither meta columns nor buckets.
+            contain the fields of their key; or the table has consistent hashing, and no meta
+            columns.
         InvalidConfig: the rows have other keys, partition paths or buckets, or keys in two
             encodings; or another index created the file groups.
         HudiError: a file cannot be read.
     """
-    _check_has_keys(table, index)
+    _check_has_keys(table)
     sample, place = stored_rows(table), table.location.url
     generator = detect_key_generator(table.properties, sample, place)
     if index is not None:
@@ -165,13 +166,13 @@ def check_stored_schema(table: OpenTable) -> None:
     _check_defaults(table, newest)
 
 
-def _check_has_keys(table: OpenTable, index: BucketIndex | None) -> None:
-    """Check that keys need not be looked up in a table without meta columns."""
-    if index is None and not table.properties.populates_meta_columns:
+def _check_has_keys(table: OpenTable) -> None:
+    """Check that a table with consistent hashing has meta columns."""
+    if table.first_ring_count is not None and not table.properties.populates_meta_columns:
         message = (
-            f"table {table.location.url} has neither meta columns ({keys.POPULATE_META_FIELDS}) "
-            "nor a bucket index with a fixed number of buckets, and lakemark cannot look up keys "
-            "in its files; write with Apache Hudi, or write to another path"
+            f"table {table.location.url} has consistent hashing but no meta columns "
+            f"({keys.POPULATE_META_FIELDS}), which lakemark does not write together; write with "
+            "Apache Hudi, or write to another path"
         )
         raise Unsupported(message)
 

@@ -31,6 +31,8 @@ from lakemark.read.row_filter import filter_rows
 from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.storage.storage import Storage
 
+_KEY_COLUMN = pa.schema([(RECORD_KEY, pa.string())])
+
 
 def all_visible(instant: str) -> bool:
     """Return True, because from table version 8 on, slices have only files of completed commits."""
@@ -169,6 +171,18 @@ class FileGroupReader:
         """
         return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
 
+    def read_base_keys(self, base: BaseFile, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
+        """Yield the record keys of a base file's rows, in the column ``RECORD_KEY``.
+
+        Args:
+            base: the base file.
+            batch_rows: number of rows that are decoded at a time.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        return self._read_base_with_keys(base, _KEY_COLUMN, batch_rows)
+
     def merge_keys(
         self,
         file_slice: FileSlice,
@@ -187,9 +201,8 @@ class FileGroupReader:
         Raises:
             HudiError: as for ``read``.
         """
-        assert self.virtual_keys is None, "rows are found by their stored keys"
         schema, wanted = self._merge_schema([RECORD_KEY]), pc.field(RECORD_KEY).isin(record_keys)
-        stored = self._read_base(file_slice.base, schema, wanted) if base is None else base
+        stored = self._read_base_of_keys(file_slice.base, schema, wanted) if base is None else base
         changes_schema = schema.append(CHANGE_KIND_FIELD)
         logged = self._log_changes(schema).read(file_slice.logs)
         changes = (
@@ -216,9 +229,8 @@ class FileGroupReader:
         Raises:
             HudiError: as for ``read``.
         """
-        assert self.virtual_keys is None, "rows are found by their stored keys"
         schema, wanted = self._merge_schema(columns), pc.field(RECORD_KEY).isin(record_keys)
-        stored = self._read_base(file_slice.base, schema, wanted)
+        stored = self._read_base_of_keys(file_slice.base, schema, wanted)
         found = (rows.filter(wanted) for rows in stored)
         return [rows for rows in found if rows.num_rows]
 
@@ -254,6 +266,14 @@ class FileGroupReader:
     ) -> Iterator[pa.Table]:
         if base is not None:
             yield from read_base_file(self.storage, base, schema, condition, batch_rows)
+
+    def _read_base_of_keys(
+        self, base: BaseFile | None, schema: pa.Schema, wanted: pc.Expression
+    ) -> Iterator[pa.Table]:
+        """Yield rows among which are all rows of some keys, given a condition on the key."""
+        if self.virtual_keys is None:
+            return self._read_base(base, schema, wanted)
+        return self._read_base_with_keys(base, schema)
 
     def _read_base_with_keys(
         self, base: BaseFile | None, schema: pa.Schema, batch_rows: int = BATCH_ROWS

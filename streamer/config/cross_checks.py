@@ -406,9 +406,6 @@ def _inserts(table: TableConfig) -> Iterator[Problem]:
     if table.partial_update == "absent_fields":
         text = "insert adds whole rows, but partial_update is absent_fields; remove one of them"
         yield Problem(setting, text)
-    if not table.meta_columns:
-        text = "insert needs meta columns, because the table has no buckets; remove one of the two"
-        yield Problem(setting, f"{text} settings")
 
 
 def _consistent_hashing(table: TableConfig) -> Iterator[Problem]:
@@ -430,9 +427,6 @@ def _consistent_hashing(table: TableConfig) -> Iterator[Problem]:
 def _meta_columns(table: TableConfig) -> Iterator[Problem]:
     if table.meta_columns:
         return
-    if table.partition_change != "allow":
-        text = "the table needs meta columns, by which keys are looked up; remove one of the two"
-        yield Problem("table.partition_change", f"{table.partition_change}: {text} settings")
     if table.partial_update == "absent_fields":
         text = "absent_fields cannot be combined with meta_columns: false; remove one of them"
         yield Problem("table.partial_update", text)
@@ -440,6 +434,13 @@ def _meta_columns(table: TableConfig) -> Iterator[Problem]:
         text = (
             "false needs several record key columns if there are several partition columns, "
             "because readers of Apache Hudi compute another record key than its writers"
+        )
+        yield Problem("table.meta_columns", text)
+    partition_columns = {field.stored_column for field in table.partition_fields}
+    if table.type == "merge_on_read" and not partition_columns.isdisjoint(table.record_key):
+        text = (
+            "false needs a record key without partition columns in a merge_on_read table, because "
+            "Apache Hudi cannot read its logs otherwise"
         )
         yield Problem("table.meta_columns", text)
 

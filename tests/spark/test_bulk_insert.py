@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,10 +13,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import lakemark
-from lakemark.errors import InvalidConfig, InvalidRecords, Unsupported
-from lakemark.model.commit_metadata import WriteStat
-from lakemark.operations.bulk_insert import ShareInsert
+from lakemark.errors import InvalidConfig, InvalidRecords
+from lakemark.operations.open_table import open_table
+from lakemark.operations.share_insert import ShareInsert, WrittenShare
 from lakemark.spark import bulk_insert, insert_shares
+from lakemark.storage import StorageLocation
 from tests.unit.operations.tables import SCHEMA, files, operations
 
 pytestmark = pytest.mark.spark
@@ -124,7 +126,7 @@ def test_a_share_whose_rows_arrive_in_another_order_is_written_again(
     rows, attempts = frame(spark, tasks=1), list[str]()
     original = insert_shares._run
 
-    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WriteStat]:
+    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WrittenShare]:
         attempts.append(share_insert.context.instant)
         if len(attempts) == 1:
             original(divided, share_insert)
@@ -145,7 +147,7 @@ def test_the_order_of_arrival_does_not_change_the_files_of_a_global_sort(
     rows, attempts = frame(spark, tasks=1), list[str]()
     original = insert_shares._run
 
-    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WriteStat]:
+    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WrittenShare]:
         attempts.append(share_insert.context.instant)
         original(divided.orderBy("ts", ascending=False).coalesce(1), share_insert)
         return original(divided.orderBy("ts").coalesce(1), share_insert)
@@ -172,7 +174,83 @@ def test_wrong_arguments_are_refused_before_an_instant_exists(
     assert "extra" in lakemark.open(table.location).snapshot().schema.names
 
 
-def test_a_table_with_buckets_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    buckets = lakemark.create(tmp_path / "buckets", schema=SCHEMA, record_key="id")
-    with pytest.raises(Unsupported, match=r"bucket index.*index='lookup'"):
-        bulk_insert(buckets, frame(spark))
+BUCKETED = [
+    {"index": "bucket", "table_type": "merge_on_read"},
+    {"index": "bucket", "table_type": "copy_on_write"},
+    {"index": "consistent_hashing"},
+]
+
+
+def create_with_buckets(path: Path, given: dict[str, Any]) -> lakemark.Table:
+    return lakemark.create(
+        path,
+        schema=SCHEMA,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        buckets=2,
+        **given,
+    )
+
+
+@pytest.mark.parametrize("given", BUCKETED, ids=lambda one: "-".join(one.values()))
+def test_each_bucket_is_one_file_group_whose_rows_are_merged(
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    table, rows = create_with_buckets(tmp_path / "orders", given), frame(spark)
+    assert bulk_insert(table, rows).inserts == _ROWS
+    assert stored(table) == expected(rows)
+    groups = view_of(table)
+    assert len(groups) == 2 * 3, "two buckets in each of three partitions"
+    assert len(files(table)) == len(groups), "each group has one base file"
+    newer = frame(spark, tasks=3).selectExpr("id", "region", "ts + 10000 as ts", "v + 1 as v")
+    older = newer.where("ts % 2 = 0").selectExpr("id", "region", "ts - 20000 as ts", "v - 2 as v")
+    result = bulk_insert(table, newer.unionAll(older), tasks=3, sort="none")
+    assert result.inserts == newer.count() + older.count()
+    assert stored(table) == expected(newer), "keys are stored once, and older rows lose"
+    assert view_of(table) == groups
+    twin = create_with_buckets(tmp_path / "twin", given)
+    for part in (rows, newer):
+        twin.bulk_insert(pa.Table.from_pylist([r.asDict() for r in part.collect()], SCHEMA))
+    assert stored(twin) == stored(table)
+    assert buckets_of(twin) == buckets_of(table)
+    assert not lakemark.open(table.location).metadata_differences()
+
+
+@pytest.mark.parametrize("given", BUCKETED, ids=lambda one: "-".join(one.values()))
+def test_a_task_that_runs_again_publishes_the_rows_of_its_buckets_once(
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks write all files, are lost, and then read their rows in another order."""
+    table, attempts = create_with_buckets(tmp_path / "orders", given), list[str]()
+    original = insert_shares._run
+
+    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WrittenShare]:
+        attempts.append(share_insert.context.instant)
+        original(divided, share_insert)
+        return original(divided.sortWithinPartitions("ts", ascending=False), share_insert)
+
+    monkeypatch.setattr(insert_shares, "_run", run)
+    for more in (0, 1):
+        rows = frame(spark).selectExpr("id", "region", f"ts + {more} as ts", f"v + {more} as v")
+        assert bulk_insert(table, rows, tasks=2).inserts == _ROWS
+        assert stored(table) == expected(rows)
+    assert len(attempts) == 2, "the second tasks found their own bytes"
+    assert sum(1 for path in files(table) if path.endswith(".parquet")) == len(view_of(table))
+
+
+def view_of(table: lakemark.Table) -> set[str]:
+    """Return the file groups of a table."""
+    view = open_table(StorageLocation(table.location)).view()
+    return {str(one.group) for one in view.latest_slices()}
+
+
+def buckets_of(table: lakemark.Table) -> dict[tuple[str, str], set[str]]:
+    """Return the record keys in each file group, by partition and bucket."""
+    view, found = open_table(StorageLocation(table.location)).view(), {}
+    for one in view.latest_slices():
+        assert one.base is not None
+        keys = pq.read_table(Path(table.location) / one.base.path, columns=["id"])["id"]
+        # The rest of the file id of a bucket index differs between tables.
+        found[one.group.partition_path, one.group.file_id[:8]] = set(keys.to_pylist())
+    return found

@@ -238,9 +238,13 @@ def test_every_problem_is_listed_at_once(merge_on_read: GoldenTable) -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"hoodie.table.keygenerator.type": "CUSTOM"}, "only keys of the key generators SIMPLE"),
+        (
+            {"hoodie.table.keygenerator.type": "CUSTOM"},
+            "reads only keys of the key generators SIMPLE",
+        ),
         ({"hoodie.table.keygenerator.type": "TIMESTAMP"}, "only keys of the key generators"),
-        ({"hoodie.table.keygenerator.type": "COMPLEX"}, "SIMPLE and NON_PARTITION"),
+        ({"hoodie.table.keygenerator.type": "COMPLEX"}, "several record key fields, COMPLEX"),
+        ({"hoodie.table.recordkey.fields": "id,region"}, "a record key without partition columns"),
         ({"hoodie.table.cdc.enabled": "true"}, "no change data of rows without meta columns"),
         ({"hoodie.table.metadata.partitions": "files,bloom_filters"}, "have no bloom filters"),
     ],

@@ -72,8 +72,13 @@ def region_of(key: str) -> str:
     return ("north", "south")[ord(key) % 2]
 
 
-@each_index
-@each_type
+@pytest.mark.parametrize(
+    ("index", "table_type"),
+    [
+        *((index, table_type) for index in INDEXES for table_type in TYPES),
+        ("consistent_hashing", "MERGE_ON_READ"),
+    ],
+)
 @each_version
 @settings(deadline=None, max_examples=examples(4))
 @given(data=st.data())
@@ -416,27 +421,3 @@ def test_inserts_without_a_search_are_refused_with_a_record_index(tmp_path: Path
     result = table.insert(new, duplicates="drop")
     assert (result.inserts, result.skipped) == (0, 1)
     assert table.snapshot().read_all().num_rows == before.num_rows
-
-
-def test_inserts_that_search_keys_are_refused_without_meta_columns(tmp_path: Path) -> None:
-    table = lakemark.create(
-        str(tmp_path / "t"),
-        schema=SCHEMA,
-        record_key="id",
-        partition_by="region",
-        ordering="ts",
-        meta_columns=False,
-    )
-    table.upsert(rows(("a", "north", 1, 1)))
-    with pytest.raises(lakemark.Unsupported, match=r"no meta columns, .* use upsert"):
-        table.insert(rows(("a", "north", 2, 2)), duplicates="drop")
-
-
-def test_lookup_index_without_meta_columns_is_refused_before_anything_is_created(
-    tmp_path: Path,
-) -> None:
-    with pytest.raises(lakemark.Unsupported, match="choose index='bucket'"):
-        lakemark.create(
-            str(tmp_path / "t"), schema=SCHEMA, record_key="id", index="lookup", meta_columns=False
-        )
-    assert not (tmp_path / "t").exists()

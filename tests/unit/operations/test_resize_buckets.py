@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,14 @@ from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import metadata_differences
-from lakemark.operations.open_table import OpenTable
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.operations.resize_buckets import Resize, pending_resizes, plan_buckets, resize_table
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.resize_plan import ResizePolicy
-from lakemark.storage import Storage
+from lakemark.storage import Storage, StorageLocation
 from lakemark.transaction.conflicts import ClusteringPlanned, ResizePlanned
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import roll_back_named
@@ -321,6 +321,24 @@ def test_a_worker_of_another_process_can_rewrite_buckets(tmp_path: Path) -> None
     resize.publish(stats, dict)
     resize.stop_heartbeat()
     assert _values(lakemark.open(tmp_path / "t")) == {f"k{n}": 1 for n in range(20)}
+
+
+def test_bulk_insert_writes_to_the_buckets_that_a_resize_made(tmp_path: Path) -> None:
+    table = _created(str(tmp_path / "t"))
+    assert table.bulk_insert(_rows(range(40), 1).to_batches(max_chunksize=7)).inserts == 40
+    other = lakemark.open(tmp_path / "t", multi_writer=FAST)
+    split = other.resize_buckets(split_above_bytes=1, merge_below_bytes=0)
+    assert split.files
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        """Merge the buckets while the rows of the bulk insert arrive."""
+        yield from _rows(range(30, 60), 2).to_batches()
+        assert other.resize_buckets(split_above_bytes=10**9, merge_below_bytes=10**8).files
+
+    assert table.bulk_insert(batches(), sort="global").inserts == 30
+    assert _values(table) == {f"k{n}": 1 + (n >= 30) for n in range(60)}
+    assert_in_buckets(open_table(StorageLocation(str(tmp_path / "t"))))
+    assert table.metadata_differences() == []
 
 
 def _created(path: str, **settings: Any) -> lakemark.Table:

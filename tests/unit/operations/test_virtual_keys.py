@@ -22,6 +22,9 @@ from tests.depth import examples
 from tests.golden.golden_table import unpack
 from tests.unit.operations.tables import FAST, KINDS, SCHEMA, Kind, contents, location, rows
 
+#: The settings of a table whose keys are looked up in the files.
+LOOKUP = {"index": "lookup", "buckets": 4}
+
 each_type = pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 
 
@@ -41,14 +44,18 @@ def create(path: str | Path, **given: Any) -> lakemark.Table:
 CHANGES = st.tuples(st.sampled_from([f"k{n}" for n in range(6)]), st.integers(0, 9), st.booleans())
 
 
+@pytest.mark.parametrize("index", [{}, LOOKUP], ids=["bucket", "lookup"])
 @pytest.mark.parametrize("kind", [k for k in KINDS if k.store == "memory"], ids=str)
 @settings(deadline=None, max_examples=examples(4))
 @given(steps=st.lists(st.none() | st.lists(CHANGES, min_size=1, max_size=6), max_size=6))
 def test_rows_are_those_of_a_dictionary(
-    kind: Kind, steps: list[list[tuple[str, int, bool]] | None], tmp_path_factory: Any
+    kind: Kind,
+    index: dict[str, Any],
+    steps: list[list[tuple[str, int, bool]] | None],
+    tmp_path_factory: Any,
 ) -> None:
     path = location("memory", tmp_path_factory.getbasetemp())
-    table = create(path, table_type=kind.table_type, version=kind.version)
+    table = create(path, table_type=kind.table_type, version=kind.version, **index)
     is_merge_on_read, now = kind.table_type == "MERGE_ON_READ", 0
     model: dict[str, tuple[str, int, int]] = {}
     for step in steps:
@@ -111,6 +118,10 @@ def test_late_event_does_not_overwrite_a_newer_row(tmp_path: Path, table_type: s
         {"merge_mode": "commit_time", "ordering": []},
         {"partial_update": "ignore_defaults"},
         {"hive_style": True},
+        {"record_key": ["id", "ts"], "partition_by": [], **LOOKUP},
+        {"partition_by": ["truncate(id, 1)"], **LOOKUP},
+        {"merge_mode": "commit_time", "ordering": [], **LOOKUP},
+        {"partial_update": "ignore_defaults", **LOOKUP},
     ],
 )
 @each_type
@@ -162,20 +173,102 @@ def _rows(root: Path) -> Iterator[dict[str, Any]]:
     yield from lakemark.open(root).snapshot().read_all().to_pylist()
 
 
-def test_table_without_a_bucket_index_is_refused(tmp_path: Path) -> None:
-    golden = unpack("v9_cow_virtual_keys", tmp_path)
-    table = lakemark.open(golden.root, timezone="UTC", multi_writer=FAST)
-    with pytest.raises(lakemark.Unsupported, match=r"neither meta columns .* nor a bucket index"):
-        table.delete(where="qty = 1")
+MOVES = st.tuples(st.sampled_from("abcdef"), st.sampled_from(["n", "s", "w"]), st.integers(0, 9))
 
 
-@pytest.mark.parametrize("record_key", [["id"], ["id", "region"]])
-def test_keys_that_readers_compute_differently_are_refused(
-    tmp_path: Path, record_key: list[str]
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.store == "memory"], ids=str)
+@settings(deadline=None, max_examples=examples(4))
+@given(steps=st.lists(st.lists(MOVES, min_size=1, max_size=6) | st.sampled_from("abc"), max_size=6))
+def test_rows_move_to_their_partitions_without_meta_columns(
+    kind: Kind, steps: list[list[tuple[str, str, int]] | str], tmp_path_factory: Any
 ) -> None:
-    with pytest.raises(lakemark.Unsupported, match="only keys of the key generators SIMPLE and"):
-        create(tmp_path / "t", record_key=record_key, partition_by=["region", "v"])
+    path = location("memory", tmp_path_factory.getbasetemp())
+    create(path, table_type=kind.table_type, version=kind.version, **LOOKUP)
+    table = lakemark.open(path, partition_change="move", multi_writer=FAST)
+    model: dict[str, tuple[str, int, int]] = {}
+    for number, step in enumerate(steps):
+        if isinstance(step, str):
+            table.delete([step])
+            model.pop(step, None)
+            continue
+        table.upsert(rows(*((key, region, ts, number) for key, region, ts in step)))
+        for key, region, ts in step:
+            if key not in model or ts >= model[key][1]:
+                model[key] = (region, ts, number)
+        assert contents(table) == model
+    if kind.table_type == "MERGE_ON_READ":
+        table.compact()
+    assert contents(table) == model
+
+
+@each_type
+def test_inserts_find_stored_keys_and_bulk_inserts_do_not(tmp_path: Path, table_type: str) -> None:
+    table = create(tmp_path / "t", table_type=table_type, **LOOKUP)
+    first = rows(*((f"k{n}", "north", n, n) for n in range(8)))
+    assert table.bulk_insert(first.to_batches(max_chunksize=3), sort="global").inserts == 8
+    again = rows(("k1", "north", 9, 9), ("k9", "north", 9, 9), ("k1", "south", 9, 9))
+    with pytest.raises(lakemark.InvalidRecords, match="1 of 3 rows have record keys that"):
+        table.insert(again, duplicates="fail")
+    assert table.insert(again.slice(0, 2), duplicates="drop").skipped == 1
+    assert contents(table)["k1"] == ("north", 1, 1)
+    table.insert(again.slice(0, 1))
+    found = table.snapshot(["id", "v"]).read_all().to_pylist()
+    assert sorted(row["v"] for row in found if row["id"] == "k1") == [1, 9]
+
+
+def test_copy_on_write_table_of_apache_hudi_is_continued(tmp_path: Path) -> None:
+    golden = unpack("v9_cow_virtual_keys", tmp_path)
+    before = {row["id"]: row for row in _rows(golden.root)}
+    table = lakemark.open(golden.root, timezone="UTC", multi_writer=FAST)
+    changed, deleted, *kept = sorted(before)
+    row = before[changed] | {"ts": 10**9, "qty": 4711}
+    table.upsert(pa.Table.from_pylist([row], schema=table.schema))
+    assert table.delete([deleted]).deletes == 1
+    expected = {changed: row} | {key: before[key] for key in kept}
+    assert {row["id"]: row for row in _rows(golden.root)} == expected
+
+
+def test_consistent_hashing_without_meta_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(lakemark.Unsupported, match="but no meta columns, which lakemark does not"):
+        create(tmp_path / "t", index="consistent_hashing")
     assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"record_key": "id", "partition_by": ["region", "v"]},
+        {"record_key": "id", "partition_by": ["region", "v"], "table_type": "copy_on_write"},
+        {"record_key": ["id", "region"]},
+        {"record_key": "region"},
+    ],
+)
+def test_keys_that_apache_hudi_reads_wrongly_are_refused(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    with pytest.raises(lakemark.Unsupported, match="Apache Hudi reads only keys of the key gen"):
+        create(tmp_path / "t", **given)
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("index", [{}, LOOKUP], ids=["bucket", "lookup"])
+@pytest.mark.parametrize(
+    ("table_type", "record_key"),
+    [
+        ("copy_on_write", ["id", "region"]),
+        ("copy_on_write", ["id", "v"]),
+        ("merge_on_read", ["id", "v"]),
+    ],
+)
+def test_complex_keys_of_several_columns(
+    tmp_path: Path, table_type: str, record_key: list[str], index: dict[str, Any]
+) -> None:
+    table = create(tmp_path / "t", table_type=table_type, record_key=record_key, **index)
+    table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1), ("c", "south", 1, 1)))
+    table.upsert(rows(("a", "north", 2, 1), ("c", "south", 2, 1)))
+    assert table.delete(where="id = 'b'").deletes == 1
+    assert table.delete([f"id:c,{record_key[1]}:{'south' if 'region' in record_key else 1}"])
+    assert contents(table) == {"a": ("north", 2, 1)}
 
 
 def test_version_of_the_table_is_not_changed(tmp_path: Path) -> None:

@@ -62,10 +62,6 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.operation=insert", "table.partial_update=absent_fields"],
         "table.operation: insert adds whole rows, but partial_update is absent_fields",
     ),
-    "inserts without meta columns": (
-        ["table.operation=insert", "table.meta_columns=false"],
-        "table.operation: insert needs meta columns, because the table has no buckets",
-    ),
     "duplicates of upserts": (
         ["table.duplicates=drop"],
         "table.duplicates: drop has an effect only with table.operation: insert; remove it",
@@ -331,15 +327,6 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["base_files.compression=gzip", "base_files.compression_level=22"],
         "base_files.compression_level: 22: gzip has the levels 1 to 9",
     ),
-    "a lookup of keys without meta columns": (
-        [
-            "table.meta_columns=false",
-            "table.partition_change=reject",
-            "table.partition_by=ts",
-            "decode.tombstone_key=json",
-        ],
-        "table.partition_change: reject: the table needs meta columns, by which keys are looked up",
-    ),
     "partial rows without meta columns": (
         ["table.meta_columns=false", "table.partial_update=absent_fields"],
         "table.partial_update: absent_fields cannot be combined with meta_columns: false",
@@ -351,6 +338,10 @@ CASES: Mapping[str, tuple[list[str], str]] = {
             "decode.tombstone_key=json",
         ],
         "table.meta_columns: false needs several record key columns",
+    ),
+    "a partition column in a key without meta columns": (
+        ["table.meta_columns=false", "table.partition_by=id"],
+        "table.meta_columns: false needs a record key without partition columns",
     ),
     "asynchronous compaction of a copy-on-write table": (
         ["table.type=copy_on_write", "compaction.mode=async"],
