@@ -3,10 +3,13 @@
 Machines differ by a factor of three, from one day to the next, too. So two processes, as many as
 the tests have, do what most tests do: small commits. Their time decides how many cases of the large
 matrices run (``tests.depth``).
+
+With ``--long-tests-within SECONDS``, prints the depth at which the long tests last no longer.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -17,7 +20,10 @@ import pyarrow as pa
 import lakemark
 
 #: Seconds of the commits below, on a machine on which all of ``.ci/run`` lasts an hour.
-USUAL_S = 4.0
+USUAL_S = 3.2
+
+#: Seconds of all long tests on that machine.
+LONG_TESTS_S = 800.0
 
 #: What no depth shortens, as a fraction of the time of ``.ci/run``.
 FIXED = 0.45
@@ -32,6 +38,12 @@ _ROWS = pa.table({"id": [f"id {n}" for n in range(100)], "at": [*range(100)], "x
 def depth(seconds: float) -> float:
     """Return the depth for a machine whose commits last so long."""
     affordable = (USUAL_S / seconds - FIXED) / (1 - FIXED)
+    return round(min(1.0, max(LEAST, affordable)), 2)
+
+
+def depth_of_long_tests(seconds: float, left_s: float) -> float:
+    """Return the depth at which the long tests last ``left_s`` seconds; see ``depth``."""
+    affordable = left_s / (LONG_TESTS_S * seconds / USUAL_S)
     return round(min(1.0, max(LEAST, affordable)), 2)
 
 
@@ -50,12 +62,15 @@ def commit_s() -> float:
 
 def main() -> None:
     """Measure, and print the depth; the measurement goes to the standard error."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--long-tests-within", type=float, metavar="SECONDS")
+    left_s: float | None = parser.parse_args().long_tests_within
     with ProcessPoolExecutor(2) as pool:
         rounds = [[pool.submit(commit_s) for _ in range(2)] for _ in range(3)]
         # The first round compiles and imports; a busy moment is not the machine's speed.
         seconds = min(max(one.result() for one in both) for both in rounds)
     print(f"{_COMMITS} commits in {seconds:.1f} s on each of two processors", file=sys.stderr)
-    print(depth(seconds))
+    print(depth(seconds) if left_s is None else depth_of_long_tests(seconds, left_s))
 
 
 if __name__ == "__main__":

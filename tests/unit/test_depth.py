@@ -70,3 +70,11 @@ def test_only_cases_of_matrices_are_left_out(
 def test_slower_machine_runs_a_smaller_part(seconds: float, expected: float) -> None:
     assert speed.depth(seconds) == expected
     assert speed.depth(seconds) >= speed.depth(seconds * 1.5)
+
+
+def test_long_tests_are_sampled_by_the_time_that_is_left() -> None:
+    whole_s = speed.LONG_TESTS_S
+    assert speed.depth_of_long_tests(speed.USUAL_S, whole_s) == 1.0
+    assert speed.depth_of_long_tests(speed.USUAL_S, whole_s / 2) == 0.5
+    assert speed.depth_of_long_tests(speed.USUAL_S * 2, whole_s) == 0.5
+    assert speed.depth_of_long_tests(speed.USUAL_S, -1.0) == speed.LEAST
