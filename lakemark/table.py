@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lakemark.errors import InvalidConfig, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.difference import Difference
 from lakemark.model.action import Action
+from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import join
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.savepoint_metadata import SavepointMetadata
@@ -37,6 +39,13 @@ from lakemark.operations.metadata_table import (
     rebuild_metadata_table,
 )
 from lakemark.operations.open_table import LATEST, OpenTable
+from lakemark.operations.partition_deletion import (
+    ChoosePartitions,
+    PartitionDeletion,
+    match_partitions,
+    plan_deletion,
+)
+from lakemark.operations.partition_expiry import find_expired
 from lakemark.operations.resize_buckets import resize_table
 from lakemark.operations.restore import restore_table
 from lakemark.operations.rollback import roll_back_instant
@@ -56,6 +65,7 @@ from lakemark.read.scan import Scan
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.services.partition_lifetime import ExpireBy, PartitionLifetime
 from lakemark.services.resize_plan import MERGE_BELOW_BYTES, SPLIT_ABOVE_BYTES, ResizePolicy
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
@@ -315,6 +325,79 @@ class Table:
                 as for ``lakemark.spark.bulk_insert``.
         """
         return self._rows.bulk_insert_shares(columns, shares, sort, add_columns=add_columns)
+
+    def insert_overwrite(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
+        """Replace all rows of the partitions that some rows belong to, in one commit.
+
+        Rows that have the same key are merged. Queries as of an earlier commit read the replaced
+        rows until they are cleaned.
+
+        Args:
+            rows: as for ``upsert``. A row that is marked as deleted is refused.
+            add_columns: as for ``upsert``.
+
+        Raises:
+            InvalidConfig, WriterAlive, OutcomeUnknown: as for ``upsert``.
+            InvalidRecords: as for ``insert``; or keys are unique in the whole table, and a key has
+                a row in another partition. Nothing was written.
+            WriteConflict: every attempt conflicted with writers of the same partitions.
+            Unsupported: the table has consistent hashing.
+        """
+        return self._rows.overwrite(rows, Operation.INSERT_OVERWRITE, add_columns=add_columns)
+
+    def insert_overwrite_table(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
+        """Replace all rows of the table in one commit; without rows, the table becomes empty.
+
+        The arguments and errors are those of ``insert_overwrite``.
+        """
+        operation = Operation.INSERT_OVERWRITE_TABLE
+        return self._rows.overwrite(rows, operation, add_columns=add_columns)
+
+    def delete_partitions(
+        self, patterns: Sequence[str] | str, *, dry_run: bool = False
+    ) -> PartitionDeletion:
+        """Delete all rows of some partitions in one commit.
+
+        Queries as of an earlier commit read the rows until they are cleaned.
+
+        Args:
+            patterns: partition paths, or one path. Each ``*`` stands for any text, with slashes.
+            dry_run: whether to return the partitions and delete nothing.
+
+        Raises:
+            InvalidConfig: the table is not partitioned, or has no partition with this path.
+            WriteConflict, WriterAlive, OutcomeUnknown, Unsupported: as for ``insert_overwrite``.
+        """
+        listed = [patterns] if isinstance(patterns, str) else patterns
+        return self._delete_chosen(match_partitions(self._table, listed), dry_run=dry_run)
+
+    def expire_partitions(
+        self,
+        older_than: timedelta,
+        *,
+        by: str | ExpireBy = ExpireBy.COMMIT,
+        dry_run: bool = False,
+    ) -> PartitionDeletion:
+        """Delete all rows of the partitions whose lifetime has ended, in one commit.
+
+        Args:
+            older_than: the lifetime of a partition.
+            by: when the lifetime begins: ``commit`` for the last commit that wrote to the
+                partition, ``creation`` for the commit that created the partition.
+            dry_run: whether to return the partitions and delete nothing.
+
+        Raises:
+            InvalidConfig: the lifetime is not positive, or the table is not partitioned.
+            WriteConflict, WriterAlive, OutcomeUnknown, Unsupported: as for ``insert_overwrite``.
+        """
+        lifetime = PartitionLifetime(older_than, choose(ExpireBy, by, "by"))
+        return self._delete_chosen(find_expired(self._table, lifetime), dry_run=dry_run)
+
+    def _delete_chosen(self, choose: ChoosePartitions, *, dry_run: bool) -> PartitionDeletion:
+        if not dry_run:
+            return self._rows.delete_partitions(choose)
+        self._table.refresh()
+        return plan_deletion(self._table, choose)
 
     def delete(
         self, keys: Keys | None = None, *, where: pc.Expression | str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from datetime import timedelta
 
 _VIEWS = {
     "show": "show the table's properties, columns, newest commit and checkpoint",
@@ -16,6 +17,7 @@ _INDEX = "create, drop or list indexes of the metadata table, such as the record
 _JSON = "print JSON for programs: one object, or one per row"
 _DELETING = "what deletes the files"
 _RUNNERS = ("local", "spark")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
@@ -54,6 +56,10 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_clean(change("clean", "delete file slices that no retained commit needs", "table_clean"))
     text = "move old instants from the active to the archived timeline"
     _add_archive(change("archive", text, "table_archive"))
+    text = "delete all rows of some partitions"
+    _add_delete_partitions(change("delete-partitions", text, "table_delete_partitions"))
+    text = "delete all rows of the partitions whose lifetime has ended"
+    _add_expire_partitions(change("expire-partitions", text, "table_expire_partitions"))
     text = "undo one instant: the newest commit, or a pending instant"
     _add_rollback(change("rollback", text, "table_rollback"))
     text = "create, delete or list savepoints, which protect the files of a commit from cleaning"
@@ -159,6 +165,35 @@ def _add_retention(command: argparse.ArgumentParser) -> None:
     what.add_argument("--retain-hours", type=positive, metavar="N", help=text)
     text = "keep the newest N slices of each file group"
     what.add_argument("--retain-versions", type=positive, metavar="N", help=text)
+
+
+def _add_delete_partitions(delete: argparse.ArgumentParser) -> None:
+    delete.add_argument(
+        "patterns",
+        nargs="+",
+        metavar="PATTERN",
+        help="the path of a partition, in which each * stands for any text; quote it in a shell",
+    )
+    _add_deletion(delete)
+
+
+def _add_expire_partitions(expire: argparse.ArgumentParser) -> None:
+    text = "the lifetime of a partition, such as 30d, 12h, 45m or 90s"
+    expire.add_argument("--older-than", type=lifetime, required=True, metavar="TIME", help=text)
+    expire.add_argument(
+        "--by",
+        choices=("commit", "creation"),
+        default="commit",
+        help="when the lifetime begins: at the last commit that wrote to the partition (the "
+        "default), or at the commit that created it",
+    )
+    _add_deletion(expire)
+
+
+def _add_deletion(command: argparse.ArgumentParser) -> None:
+    add_steps(command, "roll back the commits of dead writers, then delete the partitions")
+    _add_runner(command, "what reads the keys of deleted rows, if the table has a record index")
+    add_merger(command)
 
 
 def _add_rollback(rollback: argparse.ArgumentParser) -> None:
@@ -275,6 +310,15 @@ def positive(text: str) -> int:
 def natural(text: str) -> int:
     """Parse a whole number that is 0 or more; an ``argparse`` type."""
     return _number(text, 0)
+
+
+def lifetime(text: str) -> timedelta:
+    """Parse a lifetime with its unit, such as ``30d``; an ``argparse`` type."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isascii() or not number.isdigit() or len(number) > 9:
+        message = f"expected a number and its unit (d, h, m or s), such as 30d, not {text!r}"
+        raise argparse.ArgumentTypeError(message)
+    return timedelta(**{_UNITS[unit]: int(number)})
 
 
 def _number(text: str, at_least: int) -> int:

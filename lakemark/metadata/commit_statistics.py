@@ -173,7 +173,10 @@ class CommitStatistics:
             columns = _columns_of(one for ranges in files.values() for one in ranges)
         known = {path: one for path, one in state.ranges.items() if path in files.keys() - losing}
         known = _with_all_columns(columns, known)
-        unknown = sorted((files.keys() & state.paths) - known.keys())
+        # No other file remains in a partition whose rows are replaced.
+        unknown = sorted(
+            (files.keys() & state.paths) - known.keys() - commit[1].replaced_partitions
+        )
         if not unknown:
             return RemainingRanges(known, [])
         metadata = self._loader.open(read_properties(self._storage), timeline)
@@ -282,8 +285,12 @@ def _ranges_of(stat: WriteStat) -> ColumnRanges:
 
 
 def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges]]:
-    """Return the ranges of the files of a commit, by partition path."""
+    """Return the ranges of the files of a commit, by partition path.
+
+    A partition of which the commit deletes all rows has an empty list.
+    """
     files: dict[str, list[ColumnRanges]] = defaultdict(list)
+    files.update((path, []) for path in commit.replaced_partitions)
     for stat in commit.write_stats:
         if stat.path:
             files[stat.partition_path or ""].append(_ranges_of(stat))

@@ -104,7 +104,8 @@ class MetadataWriter:
                 it again; or a property that was added after the table was opened forbids the
                 commit.
         """
-        writes_rows = bool(metadata.write_stats) and not instant.action.is_table_service
+        changes_rows = bool(metadata.write_stats) or metadata.replaces_rows
+        writes_rows = changes_rows and not instant.action.is_table_service
         known = self._loader.current
         state = self._loader.load(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
         if state is None:
@@ -125,10 +126,11 @@ class MetadataWriter:
             # If no other writer has changed the table, the keys need not be looked up again.
             index = None if state is known else self.record_index(timeline)
             clock = self._instants.clock
-            found = record_index_changes(stats, instant.requested_at, clock, index)
+            groups = [*stats, *metadata.replaced_groups]
+            found = record_index_changes(groups, instant.requested_at, clock, index)
             changes[_RECORD_INDEX] = found
             for column in self._loader.secondary_columns(state.partitions):
-                changes[column.partition] = secondary_index_changes(stats, column)
+                changes[column.partition] = secondary_index_changes(groups, column)
         state.store.commit(instant, changes, check_not_fenced)
         state.paths |= {stat.partition_path or "" for stat in stats}
         self._loader.keep(state, instant)
@@ -212,7 +214,8 @@ class MetadataWriter:
         """Undo the commit of an instant in the metadata table.
 
         If the commit was compacted into base files, it cannot be undone, because the statistics of
-        its files would remain. In this case the metadata table is dropped. It is also dropped if
+        its files would remain, or the keys that it removed would be missing. In this case the
+        metadata table is dropped. It is also dropped if
         some of its own files are missing, because then it is unknown which data files it lists. The
         next start of a writer builds the metadata table again.
         """
@@ -221,11 +224,16 @@ class MetadataWriter:
         if not properties.metadata_partitions:
             return
         try:
-            self._loader.open_store().undo(target, check_lease)
+            store = self._loader.open_store()
         except TableNotFound:
             return
+        # A commit that only replaced file groups has no file by which ``_may_list`` could find it.
+        is_unlisted = store.timeline.find(target) is not None and not any(deleted.values())
+        may_be_compacted = is_unlisted and last_compaction(store.timeline) > target
+        store.undo(target, check_lease)
         metadata = self._loader.open(properties, timeline)
-        if metadata.find_file_mismatch(_FILES) is not None or _may_list(metadata, deleted):
+        is_damaged = may_be_compacted or metadata.find_file_mismatch(_FILES) is not None
+        if is_damaged or _may_list(metadata, deleted):
             drop_metadata_table(self._storage, properties, check_lease)
 
     def has_commit(self, requested_at: str) -> bool:

@@ -31,7 +31,7 @@ def record_index_changes(
     """Return the changes of a commit to the record index.
 
     Args:
-        stats: the files of the commit.
+        stats: the files of the commit, and the file groups that it replaces with other rows.
         instant: requested time of the commit.
         clock: the clock of the table.
         index: the index as of now; None if no other writer has changed the table since the keys of
@@ -63,8 +63,9 @@ def _group_of(stat: WriteStat) -> FileGroupId:
 def _collected(stat: WriteStat) -> KeyChanges:
     if stat.key_changes is None:
         message = (
-            f"the table has a record index, which was created after the commit with {stat.path} "
-            "began, so that its keys were not collected; write the batch again"
+            f"the table has a record index, which was created after the commit with "
+            f"{stat.path or stat.file_id} began, so that its keys were not collected; write the "
+            "batch again"
         )
         raise WriteConflict(message)
     return stat.key_changes

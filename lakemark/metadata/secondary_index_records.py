@@ -48,7 +48,7 @@ def secondary_index_changes(stats: Sequence[WriteStat], column: SecondaryColumn)
     A row that moves to another file group with the same value keeps its record.
 
     Args:
-        stats: the files of the commit.
+        stats: the files of the commit, and the file groups that it replaces with other rows.
         column: the indexed column.
 
     Raises:
@@ -86,7 +86,8 @@ def _collected(stat: WriteStat, column: SecondaryColumn) -> KeyChanges:
     if found is None:
         message = (
             f"the table has an index {column.partition} of column {column.name!r}, which was "
-            f"created after the commit with {stat.path} began; write the batch again"
+            f"created after the commit with {stat.path or stat.file_id} began; write the batch "
+            "again"
         )
         raise WriteConflict(message)
     return found

@@ -22,8 +22,14 @@ class Operation(StrEnum):
     DELETE = "DELETE"
     COMPACT = "COMPACT"
     CLUSTER = "CLUSTER"
+    INSERT_OVERWRITE = "INSERT_OVERWRITE"
+    INSERT_OVERWRITE_TABLE = "INSERT_OVERWRITE_TABLE"
+    DELETE_PARTITION = "DELETE_PARTITION"
     UNKNOWN = "UNKNOWN"
 
+
+#: Operations that replace the rows of whole partitions.
+_REPLACING_ROWS = frozenset({"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE", "DELETE_PARTITION"})
 
 #: Operations that rewrite existing rows. Their schema may be older than that of the table.
 _SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
@@ -115,6 +121,9 @@ class CommitMetadata:
         compacted: whether the commit is a compaction.
         replaced_file_ids: for a replace commit, the ids of the replaced file groups, by partition
             path.
+        replaced_groups: for a commit that replaces rows, an entry without a file for each replaced
+            file group, with the keys that it loses if the metadata table has a record index. They
+            are not stored in the commit.
     """
 
     write_stats: tuple[WriteStat, ...] = ()
@@ -122,6 +131,7 @@ class CommitMetadata:
     operation: str = Operation.UPSERT
     compacted: bool = False
     replaced_file_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    replaced_groups: tuple[WriteStat, ...] = field(default=(), compare=False, repr=False)
 
     def to_record(self) -> dict[str, Any]:
         """Build the stored record. Empty maps are not stored as null, because Hudi would fail."""
@@ -141,13 +151,28 @@ class CommitMetadata:
         """
         return self.operation not in _SERVICES
 
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether the commit replaces all rows of some partitions: an overwrite or a deletion.
+
+        A clustering replaces file groups too, but keeps their rows.
+        """
+        return self.operation in _REPLACING_ROWS
+
+    @property
+    def replaced_partitions(self) -> set[str]:
+        """The partitions of which the commit replaces all rows, with those that it only fills."""
+        if not self.replaces_rows:
+            return set()
+        return {*self.replaced_file_ids, *(stat.partition_path or "" for stat in self.write_stats)}
+
     def as_stored(self) -> CommitMetadata:
         """Return the metadata as a reader would read it: without what commits do not store."""
         stats = tuple(
             replace(stat, column_ranges=None, key_changes=None, secondary_changes=None)
             for stat in self.write_stats
         )
-        return replace(self, write_stats=stats)
+        return replace(self, write_stats=stats, replaced_groups=())
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CommitMetadata:

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.errors import InvalidConfig, WriteConflict
+from lakemark.errors import InvalidConfig, Refused, WriteConflict
 from lakemark.index.hash_ring import HashRing
 from lakemark.index.ring_files import create_ring, load_ring
 from lakemark.index.stored_rows import StoredRows
-from lakemark.model.file_slice import FileSlice
+from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import (
     AssignedChanges,
@@ -84,6 +84,7 @@ class HashRingAssigner:
 
         Raises:
             CorruptData: a stored ring is damaged.
+            Refused: another writer replaced a file group, but its hash ring still names it.
         """
         keys, paths = changes.column(RECORD_KEY), changes.column(PARTITION_PATH)
         placed = self.place(pc.unique(paths).to_pylist())
@@ -96,7 +97,7 @@ class HashRingAssigner:
             partition_paths: the distinct paths of the partitions.
 
         Raises:
-            CorruptData: a stored ring is damaged.
+            CorruptData, Refused: as for ``assign``.
         """
         assignment = AssignmentBuilder.of(self.view, 0)
         rings: dict[str, HashRing] = {}
@@ -104,6 +105,7 @@ class HashRingAssigner:
             rings[path] = ring = self._ring_of(path)
             current = _slices_by_file_id(self.view, path)
             for number, file_id in enumerate(ring.file_ids):
+                self._check_not_replaced(FileGroupId(path, file_id))
                 assignment.set_group(Bucket(path, number), current.get(file_id, file_id))
         return PlacedBuckets(HashRings(rings, self.key_fields), assignment.build().assignment)
 
@@ -121,6 +123,20 @@ class HashRingAssigner:
             if now != used:
                 message = f"a clustering has changed the buckets of partition {path!r}"
                 raise WriteConflict(message)
+
+    def _check_not_replaced(self, group: FileGroupId) -> None:
+        """Check that queries would read rows that are written to a file group.
+
+        Apache Hudi replaces the file groups of a partition that it overwrites or deletes, but not
+        the ring of the partition.
+        """
+        if group in self.view.replaced:
+            message = (
+                f"{group}, which the hash ring of its partition names, was replaced by "
+                f"{self.view.replaced[group]}, so that no query would find rows written to it; "
+                "restore the table to an earlier commit, or write to another table"
+            )
+            raise Refused(message)
 
     def _ring_of(self, path: str) -> HashRing:
         ring = load_ring(self.storage, path, self.timeline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 
@@ -46,6 +46,7 @@ from lakemark.operations.later_commits import conflicts_with_later_commits
 from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.replaced_groups import NOTHING_REPLACED, ReplacedGroups
 from lakemark.operations.resize_buckets import plan_buckets, resize_buckets
 from lakemark.operations.write_checks import check_record_index
 from lakemark.operations.write_context import avro_schema_text, write_context
@@ -146,8 +147,11 @@ class TableWriter:
         assert self._transaction is not None
         return self._transaction.instant.requested_at
 
-    def begin(self) -> WriteContext:
+    def begin(self, operation: Operation = Operation.UPSERT) -> WriteContext:
         """Request an instant, and return the context with which workers write its files.
+
+        Args:
+            operation: the operation of the commit; one that replaces rows is a replace commit.
 
         Raises:
             Unsupported: lakemark does not write tables with one of the table's properties, or with
@@ -159,7 +163,11 @@ class TableWriter:
         self._rings = None
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
-        self._transaction, _ = Transaction.begin(self.table.context, action, self._load_base)
+        if CommitMetadata(operation=operation).replaces_rows:
+            action = Action.REPLACE_COMMIT
+        self._transaction, _ = Transaction.begin(
+            self.table.context, action, self._load_base, operation
+        )
         try:
             return self._context(self._transaction.instant.requested_at)
         except BaseException:
@@ -224,15 +232,20 @@ class TableWriter:
             MetadataTableBehind: the record index cannot be used until the next start.
         """
         assert self.settings.global_keys
-        groups, runner = searched_groups(self.table.view()), LocalRunner()
-
-        def locate(record_keys: pa.Array) -> StoredKeys:
-            if context.has_record_index:
-                return self._record_level_index(record_keys).stored_keys(groups)
-            return StoredKeys.search(context.reader, groups, record_keys, runner)
-
+        locate = partial(self.find_stored, context)
         with conflicts_with_later_commits(self.table):
-            return move_rows(context.reader, changes, locate, runner)
+            return move_rows(context.reader, changes, locate, LocalRunner())
+
+    def find_stored(self, context: WriteContext, record_keys: pa.Array) -> StoredKeys:
+        """Find the file groups of some distinct keys in all partitions, as of ``begin``.
+
+        Raises:
+            SnapshotChanged, Refused, MetadataTableBehind: as for ``move_rows``.
+        """
+        groups = searched_groups(self.table.view())
+        if context.has_record_index:
+            return self._record_level_index(record_keys).stored_keys(groups)
+        return StoredKeys.search(context.reader, groups, record_keys, LocalRunner())
 
     def assign(
         self,
@@ -270,7 +283,7 @@ class TableWriter:
             if looks_up:
                 index = stored or self._index_of(context, changes.column(RECORD_KEY))
             with conflicts_with_later_commits(self.table):
-                return self._lookup_assigner(context, index).assign(changes)
+                return self.lookup_assigner(context, index).assign(changes)
         return self._ring_assigner(count).assign(changes)
 
     def place_buckets(self, find_paths: Callable[[], Iterable[str]]) -> PlacedBuckets | None:
@@ -295,6 +308,7 @@ class TableWriter:
         extra_metadata: Mapping[str, str] | Callable[[Timeline], Mapping[str, str]],
         precondition: Callable[[Timeline], None] | None = None,
         operation: Operation = Operation.UPSERT,
+        replaced: ReplacedGroups = NOTHING_REPLACED,
     ) -> Instant:
         """Publish the files that the workers wrote.
 
@@ -305,6 +319,7 @@ class TableWriter:
             precondition: called under the lock with the newest timeline; raises if the commit is
                 not allowed.
             operation: the operation to record in the commit.
+            replaced: the file groups that the commit replaces.
 
         Raises:
             WriteConflict: since ``begin``, another commit changed the same file groups, or added or
@@ -325,7 +340,11 @@ class TableWriter:
         facts = self._table_facts()
         fixed = {} if callable(extra_metadata) else extra_metadata
         metadata = CommitMetadata(
-            write_stats=tuple(written), extra_metadata={**facts, **fixed}, operation=operation
+            write_stats=tuple(written),
+            extra_metadata={**facts, **fixed},
+            operation=operation,
+            replaced_file_ids=replaced.file_ids,
+            replaced_groups=replaced.groups,
         )
 
         def describe(timeline: Timeline) -> CommitMetadata:
@@ -414,9 +433,11 @@ class TableWriter:
             ContentMismatch: an earlier attempt, for example of another release, wrote different
                 content. Its files are deleted, and the next call executes the plan again.
         """
-        done = [one for p in pending_compactions(self.table) for one in self._compact(p, runner)]
+        done = [
+            one for p in pending_compactions(self.table) for one in self.run_compaction(p, runner)
+        ]
         requested = self._plan_if_due(policy)
-        return done if requested is None else done + self._compact(requested, runner)
+        return done if requested is None else done + self.run_compaction(requested, runner)
 
     def resize_if_due(
         self, policy: ResizePolicy | None, runner: Runner
@@ -510,7 +531,13 @@ class TableWriter:
         self._rings = HashRingAssigner(table.storage, view, timeline, key_fields, first_count)
         return self._rings
 
-    def _lookup_assigner(self, context: WriteContext, index: Index) -> LookupAssigner:
+    def lookup_assigner(self, context: WriteContext, index: Index) -> LookupAssigner:
+        """Return what assigns changes to file groups, in a table with a lookup index.
+
+        Args:
+            context: the context that ``begin`` returned.
+            index: finds the file groups of stored keys.
+        """
         properties, sizing = self.table.properties, self.table.base_files
         newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
         commits = (self.table.store.read_commit(instant) for instant in newest)
@@ -606,7 +633,14 @@ class TableWriter:
         theirs = without_meta_columns(avro.to_arrow(avro_text))
         return unite_schemas(theirs, self.schema, self.table.location.url)
 
-    def _compact(self, planned: Planned, runner: Runner) -> list[tuple[Instant, CommitMetadata]]:
+    def run_compaction(
+        self, planned: Planned, runner: Runner
+    ) -> list[tuple[Instant, CommitMetadata]]:
+        """Execute a planned compaction, unless it conflicts or another writer executes it.
+
+        Raises:
+            ContentMismatch: as for ``compact_if_due``.
+        """
         compaction = self.begin_compaction(planned)
         if compaction is None:
             return []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -39,6 +39,7 @@ from lakemark.operations.bulk_insert import (
     divide_rows,
     write_runs,
 )
+from lakemark.operations.compact import pending_compactions
 from lakemark.operations.duplicate_keys import (
     Duplicates,
     check_no_duplicates,
@@ -54,6 +55,23 @@ from lakemark.operations.incoming_rows import (
 )
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.overwrite import (
+    Overwrite,
+    check_replaces_partitions,
+    prepare_overwrite,
+)
+from lakemark.operations.partition_deletion import (
+    ChoosePartitions,
+    PartitionContents,
+    PartitionDeletion,
+    describe_partitions,
+)
+from lakemark.operations.replaced_groups import (
+    NOTHING_REPLACED,
+    CompactionPending,
+    ReplacedGroups,
+    find_replaced_groups,
+)
 from lakemark.operations.share_insert import ShareInsert, Shares
 from lakemark.operations.table_index import (
     IndexKind,
@@ -97,6 +115,7 @@ class WriteResult:
         skipped: the number of the caller's rows that an insert skipped, because their keys were
             stored already.
         deletes: the number of records that were deleted, or of rows that were marked as deleted.
+        replaced_groups: the number of file groups that an overwrite replaced.
         files: the number of files that the commit wrote.
         written_bytes: the total size of these files.
     """
@@ -107,15 +126,17 @@ class WriteResult:
     inserts: int = 0
     skipped: int = 0
     deletes: int = 0
+    replaced_groups: int = 0
     files: int = 0
     written_bytes: int = 0
 
 
 class _Written(NamedTuple):
-    """The files of an attempt, and the counts of the result."""
+    """The files of an attempt, the counts of the result, and the replaced file groups."""
 
     files: list[WriteStat]
     counts: WriteResult = WriteResult()
+    replaced: ReplacedGroups = NOTHING_REPLACED
 
 
 #: Writes the files of an attempt.
@@ -285,6 +306,61 @@ class RowWriter:
             message = f"table {url} {reason}"
             raise Unsupported(message)
 
+    def overwrite(
+        self, rows: Rows, operation: Operation, *, add_columns: bool = False
+    ) -> WriteResult:
+        """Replace the rows of partitions; see ``lakemark.Table.insert_overwrite``.
+
+        Args:
+            rows: the rows.
+            operation: ``INSERT_OVERWRITE`` or ``INSERT_OVERWRITE_TABLE``.
+            add_columns: whether columns that the table lacks are added.
+        """
+        check_replaces_partitions(self._writer)
+        incoming = as_table(rows, self._writer.schema)
+
+        def make() -> pa.Table:
+            return self._converter().inserts(self._in_columns(incoming))
+
+        def prepare(context: WriteContext) -> tuple[pa.Table, Overwrite]:
+            changes = make()
+            runner = self._runner
+            return changes, prepare_overwrite(self._writer, context, changes, operation, runner)
+
+        def write_files(context: WriteContext) -> _Written:
+            changes, (assigned, replaced) = self._or_cancel(lambda: prepare(context))
+            files = self._write_files(context, changes, assigned) if assigned else []
+            count = len(replaced.groups)
+            counts = WriteResult(inserts=changes.num_rows, replaced_groups=count)
+            return _Written(files, counts, replaced)
+
+        def write() -> WriteResult:
+            return self._write(write_files, operation)
+
+        return self._with_columns_of(incoming.schema, add_columns, write)
+
+    def delete_partitions(self, choose: ChoosePartitions) -> PartitionDeletion:
+        """Delete all rows of partitions; see ``lakemark.Table.delete_partitions``.
+
+        Args:
+            choose: returns the paths of the partitions. It is called again for each attempt.
+        """
+        check_replaces_partitions(self._writer)
+        deleted: list[PartitionContents] = []
+
+        def prepare(context: WriteContext) -> ReplacedGroups:
+            view = self._table.view()
+            chosen = choose(view)
+            deleted[:] = describe_partitions(self._table, chosen)
+            return find_replaced_groups(context, view, chosen, self._runner)
+
+        def write(context: WriteContext) -> _Written:
+            replaced = self._or_cancel(lambda: prepare(context))
+            return _Written([], WriteResult(replaced_groups=len(replaced.groups)), replaced)
+
+        result = self._write(write, Operation.DELETE_PARTITION)
+        return PartitionDeletion(result.instant, tuple(deleted))
+
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""
         columns, url = self._writer.schema, self._table.location.url
@@ -442,11 +518,19 @@ class RowWriter:
                 if attempt == _MAX_ATTEMPTS:
                     raise
                 keep_metadata_table(self._table)
-            except WriteConflict:
+            except WriteConflict as conflict:
                 if attempt == _MAX_ATTEMPTS:
                     raise
                 time.sleep(random.uniform(0, _LONGEST_PAUSE_S))
+                if isinstance(conflict, CompactionPending):
+                    self._run_compactions(conflict.instants)
         raise AssertionError
+
+    def _run_compactions(self, instants: Collection[str]) -> None:
+        """Execute pending compactions, unless another writer executes them."""
+        for planned in pending_compactions(self._table):
+            if planned[0].requested_at in instants:
+                self._writer.run_compaction(planned, self._runner)
 
     def _recover(self) -> None:
         """Roll back the instants of dead writers, before the first and each later write.
@@ -465,14 +549,14 @@ class RowWriter:
     def _attempt(
         self, write: _Write, operation: Operation, even_without_files: bool
     ) -> WriteResult:
-        context = self._writer.begin()
+        context = self._writer.begin(operation)
         try:
-            files, counts = write(context)
-            if not files and not even_without_files:
+            files, counts, replaced = write(context)
+            if not (files or replaced.file_ids or even_without_files):
                 self._writer.cancel()
                 return replace(counts, upserts=0, inserts=0, deletes=0)
             instant = self._writer.commit(
-                files, self._carried, self._check_index, operation=operation
+                files, self._carried, self._check_index, operation=operation, replaced=replaced
             )
             self._records_first_index = False
         except WriteConflict:

@@ -130,6 +130,20 @@ def encode_clustering_plan(plan: ClusteringPlan, root: str) -> bytes:
     return avro_container.encode("HoodieRequestedReplaceMetadata", plan.to_record(root))
 
 
+def encode_replace_request(operation: str) -> bytes:
+    """Encode a requested commit that replaces rows, which has no plan.
+
+    The file groups to replace are known only when the commit completes.
+    """
+    record: dict[str, Any] = {
+        "operationType": str(operation),
+        "clusteringPlan": None,
+        "extraMetadata": {},
+        "version": 1,
+    }
+    return avro_container.encode("HoodieRequestedReplaceMetadata", record)
+
+
 def encode_clean_plan(plan: CleanPlan, root: str) -> bytes:
     """Encode a requested clean; see ``CleanPlan.to_record``."""
     return avro_container.encode("HoodieCleanerPlan", plan.to_record(root))

@@ -30,7 +30,7 @@ from uuid import uuid4
 from lakemark.config import keys
 from lakemark.errors import CorruptData, WriteConflict
 from lakemark.model.action import Action, State
-from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.commit_metadata import CommitMetadata, Operation
 from lakemark.model.file_names import BaseFileName
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
@@ -56,14 +56,20 @@ def new_attempt(planned: Instant) -> Instant:
     return replace(planned.inflight(), attempt=uuid4().hex)
 
 
-def inflight_content(action: Action, version: FormatVersion, writer_id: str) -> bytes:
+def inflight_content(
+    action: Action,
+    version: FormatVersion,
+    writer_id: str,
+    operation: Operation = Operation.UPSERT,
+) -> bytes:
     """Return the content of an inflight instant, which contains the id of its writer.
 
     Because of the id, no other writer creates the same content. The content is commit metadata
-    without files, as Apache Hudi writes it for an inflight commit.
+    without files, as Apache Hudi writes it for an inflight commit. It writes the same kind of
+    record for an inflight commit that replaces rows.
     """
-    metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: writer_id})
-    return encode_commit(action, metadata, version)
+    metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: writer_id}, operation=operation)
+    return encode_commit(Action.COMMIT if metadata.replaces_rows else action, metadata, version)
 
 
 def clear_attempts(context: TableContext, planned: Instant, lease: Lease) -> None:

@@ -20,6 +20,11 @@
   or have it executed; in a table with a bucket index, Apache Hudi cannot execute it. The plan of a
   resize with consistent hashing is executed by the next process before it writes, so the commit may
   be tried again after that.
+- A commit that replaces the rows of partitions conflicts with every commit that wrote to one of
+  these partitions in between, and a commit conflicts with every replacement of a partition that it
+  writes. Otherwise rows that were written in between might survive an overwrite, or a commit might
+  skip a row because of a stored row that was deleted. A pending compaction of a replaced file group
+  conflicts too, because its new file would outlive the file group.
 
 An Apache Hudi writer reads the table after it has requested its instant, and treats commits that
 complete in between as part of its base. If it rewrites base files, as in a copy-on-write table, the
@@ -56,6 +61,12 @@ _NEW_KEYS = "new keys"
 
 #: Stands for any file group of the table, if keys are unique in all partitions.
 _ANY_NEW_KEYS = ("", "new keys to any partition")
+
+#: Stand for all file groups of a partition, or of the table, to which any commit writes.
+_ANY_GROUP, _ANY_PARTITION = "any file group", ("", "any partition")
+
+#: Stands for all file groups of a partition whose rows are replaced.
+_REPLACED_PARTITION = "all rows"
 
 #: A file group: its partition, and its bucket (or its file id if the table has no buckets).
 _FileGroup: TypeAlias = tuple[str, int | str]
@@ -123,7 +134,8 @@ def check_conflicts(
         is_global = metadata.extra_metadata[INDEX] == GLOBAL_LOOKUP
         if added and is_global and not _updates_record_index(metadata):
             groups.add(_ANY_NEW_KEYS)
-    for theirs, touched in _others(ours, began_with, now, store):
+    groups |= _partitions_of(metadata)
+    for theirs, touched in _others((ours, metadata), began_with, now, store):
         common = groups & touched
         if common:
             group = _describe(*min(common, key=str))
@@ -183,17 +195,23 @@ def earlier_unseen_commits(
     have already read the table, so these writers detect the conflict. If our commit is a delta
     commit, the result is empty, because the completion time of a log decides its order. An
     exception is a delta commit that wrote base files in a table with a lookup index, because such a
-    table rewrites small base files.
+    table rewrites small base files. Another one is a commit that replaces rows, because all of its
+    files are base files, which such a writer may rewrite.
     """
-    is_slice_hidden = ours.action is Action.COMMIT or (
-        _has_lookup_index(ours, metadata)
-        and any(stat.is_base_file for stat in metadata.write_stats)
+    is_slice_hidden = (
+        ours.action is Action.COMMIT
+        or metadata.replaces_rows
+        or (
+            _has_lookup_index(ours, metadata)
+            and any(stat.is_base_file for stat in metadata.write_stats)
+        )
     )
     if multi_writer is None or not is_slice_hidden:
         return []
+    actions = (Action.COMMIT, Action.DELTA_COMMIT) if metadata.replaces_rows else (ours.action,)
     return [
         theirs
-        for theirs in now.pending(ours.action)
+        for theirs in now.pending(*actions)
         if theirs.state is State.REQUESTED
         and theirs.requested_at < ours.requested_at
         and is_fresh(theirs, multi_writer.heartbeats, clock)
@@ -218,9 +236,13 @@ def _check_slices(ours: Instant, metadata: CommitMetadata, now: Timeline) -> Non
 
 
 def _others(
-    ours: Instant, began_with: Timeline, now: Timeline, store: TimelineStore
+    commit: tuple[Instant, CommitMetadata],
+    began_with: Timeline,
+    now: Timeline,
+    store: TimelineStore,
 ) -> Iterator[tuple[Instant, set[_FileGroup]]]:
     names_slices = store.version.logs_name_their_slice
+    ours, replaces_rows = commit[0], commit[1].replaces_rows
     for theirs in now.completed(*COMMITS):
         if not began_with.is_committed(theirs.requested_at):
             metadata = store.read_commit(theirs)
@@ -229,10 +251,11 @@ def _others(
                 added = _partitions_with_new_keys(metadata)
                 if added:
                     added.add(_ANY_NEW_KEYS)
-                yield theirs, _written(metadata) | _replaced(metadata) | added
-    for planned in now.pending(Action.COMPACTION) if names_slices else ():
+                touched = _written(metadata) | _replaced(metadata) | added
+                yield theirs, touched | _touched_partitions(metadata)
+    for planned in now.pending(Action.COMPACTION) if names_slices or replaces_rows else ():
         is_new = began_with.find(planned.requested_at) is None
-        if is_new and ours.action is Action.DELTA_COMMIT:
+        if replaces_rows or (is_new and ours.action is Action.DELTA_COMMIT):
             operations = store.read_pending_compaction(planned).operations
             groups = [operation.group for operation in operations]
             yield planned, _file_groups((g.partition_path, g.file_id) for g in groups)
@@ -266,7 +289,7 @@ def _looks_up_keys(ours: Instant, metadata: CommitMetadata) -> bool:
 
 def _has_lookup_index(ours: Instant, metadata: CommitMetadata) -> bool:
     """Return whether our commit is that of a writer with a lookup index."""
-    is_writer = ours.action in (Action.COMMIT, Action.DELTA_COMMIT)
+    is_writer = ours.action in (Action.COMMIT, Action.DELTA_COMMIT) or metadata.replaces_rows
     return is_writer and metadata.extra_metadata.get(INDEX) in (LOOKUP, GLOBAL_LOOKUP)
 
 
@@ -281,6 +304,31 @@ def _partitions_with_new_keys(metadata: CommitMetadata) -> set[_FileGroup]:
     }
 
 
+def _partitions_of(metadata: CommitMetadata) -> set[_FileGroup]:
+    """Return the entries by which our commit conflicts with commits to the same partitions.
+
+    These are entries of ``_touched_partitions``, and the replaced file groups.
+    """
+    if not metadata.replaces_rows:
+        return {(path, _REPLACED_PARTITION) for path in _written_partitions(metadata)}
+    entries = {(path, _ANY_GROUP) for path in metadata.replaced_partitions}
+    if metadata.operation == Operation.INSERT_OVERWRITE_TABLE:
+        entries.add(_ANY_PARTITION)
+    return entries | _replaced(metadata)
+
+
+def _touched_partitions(metadata: CommitMetadata) -> set[_FileGroup]:
+    """Return the entries for the partitions that another commit writes, and those it replaces."""
+    touched = {(path, _REPLACED_PARTITION) for path in metadata.replaced_partitions}
+    written = _written_partitions(metadata) | metadata.replaced_partitions
+    touched |= {(path, _ANY_GROUP) for path in written}
+    return touched | ({_ANY_PARTITION} if written else set())
+
+
+def _written_partitions(metadata: CommitMetadata) -> set[str]:
+    return {stat.partition_path or "" for stat in metadata.write_stats}
+
+
 def _updates_record_index(metadata: CommitMetadata) -> bool:
     """Return whether the keys of our files were collected for a record index, which checks them."""
     return all(stat.key_changes is not None for stat in metadata.write_stats)
@@ -291,6 +339,10 @@ def _describe(partition: str, bucket: int | str) -> str:
         return "new keys to the table, whose keys are unique in all partitions"
     if bucket == _NEW_KEYS:
         return f"new keys to partition {partition!r}"
+    if (partition, bucket) == _ANY_PARTITION:
+        return "rows of the table, all of which one of them replaces"
+    if bucket in (_ANY_GROUP, _REPLACED_PARTITION):
+        return f"partition {partition!r}, all rows of which one of them replaces"
     return f"file group {bucket} in partition {partition!r}"
 
 

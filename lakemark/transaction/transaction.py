@@ -47,11 +47,11 @@ from uuid import uuid4
 
 from lakemark.errors import Fenced, OutcomeUnknown, StorageUnavailable, WriteConflict
 from lakemark.model.action import COMMITS, Action, State
-from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.commit_metadata import CommitMetadata, Operation
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import AlreadyExists
 from lakemark.timeline.clock import ClockSlot
-from lakemark.timeline.content import encode_commit
+from lakemark.timeline.content import encode_commit, encode_replace_request
 from lakemark.timeline.locks.table_lock import Lease, LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.attempt import (
@@ -109,7 +109,11 @@ class Transaction:
 
     @classmethod
     def begin(
-        cls, context: TableContext, action: Action, decide: Callable[[Timeline], T]
+        cls,
+        context: TableContext,
+        action: Action,
+        decide: Callable[[Timeline], T],
+        operation: Operation = Operation.UPSERT,
     ) -> tuple[Transaction, T]:
         """Begin a commit (steps 1 and 2).
 
@@ -125,9 +129,11 @@ class Transaction:
 
         Args:
             context: the table's context.
-            action: ``COMMIT`` or ``DELTA_COMMIT``.
+            action: ``COMMIT``, ``DELTA_COMMIT``, or ``REPLACE_COMMIT`` for a commit that replaces
+                rows.
             decide: called with the timeline on which the commit is based; if ``decide`` raises an
                 error, no instant is created.
+            operation: the operation that pending instants of ``REPLACE_COMMIT`` name.
 
         Returns:
             The transaction, and the result of ``decide``.
@@ -139,11 +145,11 @@ class Transaction:
         if context.multi_writer is None:
             timeline = context.timeline.load()
             decided = decide(timeline)
-            return cls._requested(context, action, timeline), decided
+            return cls._requested(context, action, timeline, operation), decided
         with context.lock.hold(LOCK_WAIT_S) as lease:
             timeline = context.timeline.load()
             decided = decide(timeline)  # model: load base
-            begun = cls._requested(context, action, timeline)
+            begun = cls._requested(context, action, timeline, operation)
             begun._check_begun_under(lease)  # model: check begun
             context.multi_writer.let_clocks_pass()
         return begun, decided
@@ -196,14 +202,18 @@ class Transaction:
             return cls._create_attempt(context, planned, lease, LOCK_WAIT_S)
 
     @classmethod
-    def _requested(cls, context: TableContext, action: Action, timeline: Timeline) -> Transaction:
-        newest_time = timeline.newest_time
+    def _requested(
+        cls, context: TableContext, action: Action, timeline: Timeline, operation: Operation
+    ) -> Transaction:
+        newest_time, version = timeline.newest_time, context.timeline.version
+        replaces = action is Action.REPLACE_COMMIT
+        request = encode_replace_request(operation) if replaces else b""
         for _ in range(_BEGIN_ATTEMPTS):
             newest_time = context.timeline.clock.next_instant(newest_time, ClockSlot.INGEST)
             requested = Instant(newest_time, action, State.REQUESTED)
             with suppress(AlreadyExists), _heartbeat(context, newest_time) as heartbeat:
-                context.timeline.create(requested)  # model: request commit
-                content = inflight_content(action, context.timeline.version, uuid4().hex)
+                context.timeline.create(requested, request)  # model: request commit
+                content = inflight_content(action, version, uuid4().hex, operation)
                 context.timeline.create(requested.inflight(), content)  # model: start commit
                 return cls(context, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
         message = f"other writers took instant {newest_time} and all earlier times that were tried"

@@ -23,7 +23,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 _SERVER = "tests.interop.oracle_server"
 
 QueryType = Literal["snapshot", "read_optimized", "incremental"]
-WriteOperation = Literal["upsert", "insert", "bulk_insert", "delete", "insert_overwrite"]
+WriteOperation = Literal[
+    "upsert", "insert", "bulk_insert", "delete", "insert_overwrite", "insert_overwrite_table"
+]
 CompactionStep = Literal["schedule", "run", "schedule_and_run"]
 
 #: Options of a write that cleans and archives as early as possible.

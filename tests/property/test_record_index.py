@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -16,17 +17,19 @@ from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.secondary_index import RECORDS, SecondaryIndex
 from lakemark.model.action import COMMITS
 from lakemark.model.changes import ChangeKind
+from lakemark.model.commit_metadata import Operation
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import metadata_differences, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.write import RowWriter
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.transaction.rollback import roll_back_named
 from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
-from tests.tables import Row, commit, lookup_writer, make, write_files, writer
+from tests.tables import SCHEMA, Row, commit, lookup_writer, make, write_files, writer
 
 #: The partition of each key, because a key is in one partition of the whole table.
 _REGIONS = {key: ("north", "south")[number % 2] for number, key in enumerate("abcdefgh")}
@@ -51,6 +54,8 @@ STEPS = st.lists(
         st.tuples(st.just("commit late"), ROWS),
         st.tuples(st.just("undo"), ROWS),
         st.tuples(st.just("abandon"), ROWS),
+        st.tuples(st.sampled_from(["overwrite", "overwrite table"]), ROWS),
+        st.tuples(st.just("delete partition"), st.sampled_from(sorted(set(_REGIONS.values())))),
         st.tuples(st.just("crash"), st.tuples(ROWS, st.integers(0, 80))),
         st.tuples(st.sampled_from(["compact", "clean", "restart", "rebuild"]), st.none()),
     ),
@@ -110,6 +115,29 @@ class _History:
         if len(self.to.table.store.load().completed(*COMMITS)) > before:
             self.apply(rows)
 
+    def overwrite(self, rows: list[Row]) -> None:
+        self._overwrite(rows, Operation.INSERT_OVERWRITE, {row.region for row in rows})
+
+    def overwrite_table(self, rows: list[Row]) -> None:
+        self._overwrite(rows, Operation.INSERT_OVERWRITE_TABLE, set(_REGIONS.values()))
+
+    def delete_partition(self, region: str) -> None:
+        program = RowWriter(self.to.table, runner=LocalRunner(1))
+        program.delete_partitions(lambda view: [region])
+        self._drop({region})
+
+    def _overwrite(self, rows: list[Row], operation: Operation, regions: set[str]) -> None:
+        new = self.at_next_time(replace(row, kind=ChangeKind.UPSERT) for row in rows)
+        listed = [{"id": r.id, "region": r.region, "ts": r.ts, "v": r.v} for r in new]
+        program = RowWriter(self.to.table, runner=LocalRunner(1))
+        program.overwrite(pa.Table.from_pylist(listed, schema=SCHEMA), operation)
+        self._drop(regions)
+        self.apply(new)
+
+    def _drop(self, regions: set[str]) -> None:
+        self.live = {key: v for key, v in self.live.items() if _REGIONS[key] not in regions}
+        self.restart(None)
+
     def compact(self, given_: None) -> None:
         self.to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
 
@@ -167,6 +195,9 @@ _DO: dict[str, Callable[..., None]] = {
     "undo": _History.undo,
     "abandon": _History.abandon,
     "crash": _History.crash,
+    "overwrite": _History.overwrite,
+    "overwrite table": _History.overwrite_table,
+    "delete partition": _History.delete_partition,
     "compact": _History.compact,
     "clean": _History.clean,
     "rebuild": _History.rebuild,

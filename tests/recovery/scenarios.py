@@ -35,18 +35,21 @@ from lakemark.execution.runner import LocalRunner, Result, Task
 from lakemark.index.ring_files import load_ring
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action
+from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive, plan_archival
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
+from lakemark.operations.compact import request_compaction
 from lakemark.operations.create import create_on
 from lakemark.operations.create_index import create_index
 from lakemark.operations.drop_index import drop_index
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.partition_deletion import match_partitions
 from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_indexes import list_indexes
 from lakemark.operations.table_writer import TableWriter
@@ -112,6 +115,8 @@ STATES: list[Rows] = [
     {row.id: (row.ts, row.v) for rows in COMMITTED[: count + 1] for row in rows}
     for count in range(len(COMMITTED))
 ]
+#: Rows of a partition that replace its older ones.
+OVERWRITING = [Row("a", 0, 7), Row("g", 1, 8)]
 CHECKPOINT = KafkaCheckpoint("orders", {0: 7})
 CLEANING = CleaningPolicy(commits=1)
 ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=2)
@@ -487,6 +492,16 @@ def third(storage: Storage) -> None:
     commit(writer(storage), COMMITTED[2])
 
 
+def planned_compaction(storage: Storage) -> None:
+    assert request_compaction(writer(storage).table)
+
+
+def with_deleted_partition(storage: Storage) -> None:
+    to = writer(storage)
+    to.recover()
+    delete_partition_once(to)
+
+
 def with_savepoint(storage: Storage) -> None:
     savepoint_second(writer(storage))
 
@@ -633,6 +648,20 @@ def bulk_insert_once(to: TableWriter) -> None:
         program = RowWriter(to.table, runner=LocalRunner(1))
         new = [COMMITTED[1][1], COMMITTED[2][1]]
         program.bulk_insert(_as_given(new), SortMode.GLOBAL)
+
+
+def overwrite_once(to: TableWriter) -> None:
+    """Overwrite a partition, unless an earlier process has done it."""
+    if not to.table.timeline.completed(Action.REPLACE_COMMIT):
+        program = RowWriter(to.table, runner=LocalRunner(1))
+        program.overwrite(_as_given(OVERWRITING), Operation.INSERT_OVERWRITE)
+
+
+def delete_partition_once(to: TableWriter) -> None:
+    """Delete a partition, unless an earlier process has done it."""
+    if not to.table.timeline.completed(Action.REPLACE_COMMIT):
+        program = RowWriter(to.table, runner=LocalRunner(1))
+        program.delete_partitions(match_partitions(to.table, ["north"]))
 
 
 def _as_given(rows: Iterable[Row]) -> pa.Table:
@@ -892,7 +921,7 @@ def is_metadata_maintained(table: OpenTable) -> bool:
 _COW = TableType.COPY_ON_WRITE
 _INDEXES = (*MAINTAINED_INDEXES, f"{SECONDARY_INDEX_PREFIX}v")
 _V6, _V8, _V9 = WRITTEN
-_UNDONE = count_of(Action.ROLLBACK)
+_UNDONE, _REPLACED = count_of(Action.ROLLBACK), count_of(Action.REPLACE_COMMIT)
 _PLAN_COPY = ".hoodie/.aux/20260101000000000.compaction.requested"
 #: The rows before, between and after the two commits of a program.
 _OF_PROGRAM: tuple[Rows, ...] = (
@@ -900,6 +929,12 @@ _OF_PROGRAM: tuple[Rows, ...] = (
     STATES[1],
     {key: row for key, row in STATES[1].items() if key != "c"},
 )
+
+_OF_DELETION: tuple[Rows, ...] = (
+    STATES[1],
+    {key: row for key, row in STATES[1].items() if key != "a"},
+)
+_OF_OVERWRITE: tuple[Rows, ...] = (STATES[1], {**STATES[1], "a": (0, 7), "g": (1, 8)})
 
 _OF_MOVE: tuple[Rows, ...] = (STATES[0], {**STATES[0], "a": (2, 2)})
 
@@ -1049,6 +1084,43 @@ SCENARIOS: dict[str, Scenario] = {
         _OF_PROGRAM,
         has_metadata=False,
         is_shared=True,
+    ),
+    "overwrite of a partition": TableScenario(
+        committed(2), overwrite_once, _REPLACED, _OF_OVERWRITE, is_shared=True
+    ),
+    "overwrite of a partition, copy-on-write": TableScenario(
+        plain(2, _COW), overwrite_once, _REPLACED, _OF_OVERWRITE, has_metadata=False
+    ),
+    "overwrite of a partition in version 6": TableScenario(
+        plain(2, version=_V6), overwrite_once, _REPLACED, _OF_OVERWRITE, has_metadata=False
+    ),
+    "overwrite of a partition with a record index": TableScenario(
+        looked_up(2, indexes=_INDEXES), overwrite_once, _REPLACED, _OF_OVERWRITE, looks_up=True
+    ),
+    "overwrite of a partition in a pending compaction": TableScenario(
+        then(committed(2), planned_compaction), overwrite_once, _REPLACED, _OF_OVERWRITE
+    ),
+    "deletion of a partition": TableScenario(
+        committed(2), delete_partition_once, _REPLACED, _OF_DELETION, is_shared=True
+    ),
+    "deletion of a partition with a record index": TableScenario(
+        looked_up(2, indexes=_INDEXES),
+        delete_partition_once,
+        _REPLACED,
+        _OF_DELETION,
+        looks_up=True,
+    ),
+    "rollback of the deletion of a partition with a record index": TableScenario(
+        then(looked_up(2, indexes=_INDEXES), with_deleted_partition),
+        roll_back_newest,
+        _UNDONE,
+        _OF_DELETION[::-1],
+        looks_up=True,
+    ),
+    "cleaning of a deleted partition": TableScenario(
+        then(committed(2, indexes=INDEXES), with_deleted_partition, third),
+        clean_it,
+        count_of(Action.CLEAN),
     ),
     "row moves to another partition": TableScenario(
         looked_up(1), move_row, has_ingested(2), _OF_MOVE, looks_up=True, global_keys=True

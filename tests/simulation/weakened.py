@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lakemark.model.action import Action
+from lakemark.model.commit_metadata import Operation
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.table_context import TableContext
 from lakemark.transaction.transaction import Transaction
@@ -22,12 +23,15 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def _begin_over_old_timeline(
-    context: TableContext, action: Action, decide: Callable[[Timeline], Any]
+    context: TableContext,
+    action: Action,
+    decide: Callable[[Timeline], Any],
+    operation: Operation,
 ) -> tuple[Transaction, Any]:
     timeline = context.timeline.load()
     decided = decide(timeline)
     with context.lock.hold(90.0):
-        begun = Transaction._requested(context, action, timeline)
+        begun = Transaction._requested(context, action, timeline, operation)
     return begun, decided
 
 

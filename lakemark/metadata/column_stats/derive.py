@@ -142,9 +142,9 @@ _LAST = "9" * 17
 
 
 def partitions_that_lose_files(commit: CommitMetadata) -> set[str]:
-    """Return the partitions in which a commit replaces newest files with new base files."""
+    """Return the partitions in which a commit replaces newest files, mostly with new base files."""
     bases = [stat for stat in commit.write_stats if not _is_log(stat.path or "")]
-    return {
+    return commit.replaced_partitions | {
         path
         for stat in bases
         if (path := stat.partition_path or "") in commit.replaced_file_ids

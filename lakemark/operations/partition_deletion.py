@@ -1,0 +1,137 @@
+"""Chooses the partitions that a commit deletes, and describes what they contain.
+
+A pattern is a partition path in which each ``*`` stands for any text, slashes included. Source:
+``HoodieSparkSqlWriter.resolvePartitionWildcards`` of Apache Hudi 1.2.0, which also deletes
+partitions that do not exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import COMMITS
+from lakemark.model.file_slice import FileSlice
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.replaced_groups import groups_with_rows
+from lakemark.view.file_system_view import FileSystemView
+
+#: Returns the paths of the partitions to delete, as of a view of the table.
+ChoosePartitions: TypeAlias = Callable[[FileSystemView], Sequence[str]]
+
+#: The largest number of partitions that an error lists.
+_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContents:
+    """What a partition contains, in the file slices that queries read.
+
+    Attributes:
+        path: the path of the partition.
+        file_groups: the number of its file groups.
+        files: the number of files.
+        size_bytes: the total size of these files.
+        rows: the number of rows; None if it is not known without reading files, because there are
+            logs, or because a commit that wrote a base file is archived.
+    """
+
+    path: str
+    file_groups: int
+    files: int
+    size_bytes: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDeletion:
+    """The result of a deletion of partitions, or its plan.
+
+    Attributes:
+        instant: the requested time of the commit; None if nothing was deleted.
+        partitions: the deleted partitions, as they were before.
+    """
+
+    instant: str | None
+    partitions: tuple[PartitionContents, ...]
+
+
+def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartitions:
+    """Return a function that finds the partitions whose paths match one of the patterns.
+
+    Args:
+        table: the open table.
+        patterns: the patterns.
+
+    Raises:
+        InvalidConfig: the table is not partitioned, or there is no pattern. The returned function
+            raises this if the table has no partition with the path of a pattern without ``*``.
+    """
+    wanted, url = list(patterns), table.location.url
+    if not (table.properties.partition_fields or table.properties.partition_expressions):
+        message = f"table {url} is not partitioned; use Table.delete to delete its rows"
+        raise InvalidConfig(message)
+    if not wanted or "" in wanted:
+        message = f"name the partitions of table {url} to delete, such as 'region=*'"
+        raise InvalidConfig(message)
+
+    def choose(view: FileSystemView) -> list[str]:
+        for pattern in wanted:
+            if "*" not in pattern and pattern not in view.partitions:
+                raise _unknown(pattern, view, url)
+        matches = [re.compile(_regex(pattern), re.DOTALL).fullmatch for pattern in wanted]
+        found = {group.id.partition_path for group in groups_with_rows(view)}
+        return sorted(path for path in found if any(match(path) for match in matches))
+
+    return choose
+
+
+def describe_partitions(table: OpenTable, paths: Iterable[str]) -> list[PartitionContents]:
+    """Return what some partitions contain, as of the table's last refresh. No file is read."""
+    view, rows = table.view(), _rows_of_base_files(table)
+    return [_contents(path, view.latest_slices(path), rows) for path in paths]
+
+
+def plan_deletion(table: OpenTable, choose: ChoosePartitions) -> PartitionDeletion:
+    """Return what a deletion of partitions would delete, as of the table's last refresh.
+
+    Raises:
+        InvalidConfig: a partition does not exist.
+    """
+    return PartitionDeletion(None, tuple(describe_partitions(table, choose(table.view()))))
+
+
+def _regex(pattern: str) -> str:
+    return ".*".join(map(re.escape, pattern.split("*")))
+
+
+def _unknown(path: str, view: FileSystemView, url: str) -> InvalidConfig:
+    known = sorted(view.partitions)
+    listed = ", ".join(map(repr, known[:_LISTED])) + (", …" if len(known) > _LISTED else "")
+    return InvalidConfig(
+        f"table {url} has no partition {path!r}; its partitions are: {listed or 'none'}; use * to "
+        "match several partitions"
+    )
+
+
+def _rows_of_base_files(table: OpenTable) -> Mapping[str, int]:
+    """Return the number of rows that active commits recorded for each base file, by path."""
+    commits = table.store.read_commits(table.timeline.completed(*COMMITS))
+    stats = (stat for commit in commits for stat in commit.write_stats)
+    return {stat.path: stat.num_writes for stat in stats if stat.path and stat.is_base_file}
+
+
+def _contents(path: str, slices: Sequence[FileSlice], rows: Mapping[str, int]) -> PartitionContents:
+    files = [file for one in slices for file in (one.base, *one.logs) if file is not None]
+    counts = [None if one.logs or one.base is None else rows.get(one.base.path) for one in slices]
+    known = [count for count in counts if count is not None]
+    return PartitionContents(
+        path=path,
+        file_groups=len(slices),
+        files=len(files),
+        size_bytes=sum(file.size_bytes for file in files),
+        rows=sum(known) if len(known) == len(counts) else None,
+    )

@@ -1,0 +1,110 @@
+"""Which partitions expire: by their last commit, or by their creation."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+import lakemark
+from lakemark.errors import InvalidConfig
+from lakemark.operations.open_table import open_table
+from lakemark.operations.partition_expiry import find_expired
+from lakemark.services.partition_lifetime import (
+    MAX_EXPIRED,
+    ExpireBy,
+    PartitionLifetime,
+    expired_partitions,
+)
+from lakemark.storage import StorageLocation
+from lakemark.timeline.clock import UTC_CLOCK
+from tests.unit.operations.tables import SCHEMA, contents, rows
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+DAY = PartitionLifetime(timedelta(days=1))
+
+
+def expired(table: lakemark.Table, by: ExpireBy, since: str) -> list[str]:
+    """Return the partitions whose lifetime began before an instant."""
+    opened = open_table(StorageLocation(table.location))
+    moment = UTC_CLOCK.parse(since)
+    lifetime = PartitionLifetime(timedelta(hours=1), by)
+    choose = find_expired(opened, lifetime, lambda: moment + timedelta(hours=1))
+    return list(choose(opened.view()))
+
+
+def made(table_type: str, version: int) -> lakemark.Table:
+    return lakemark.create(
+        f"memory://{uuid4().hex}/orders",
+        schema=SCHEMA,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        table_type=table_type,
+        version=version,
+        buckets=1,
+    )
+
+
+@pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_a_later_commit_extends_only_the_lifetime_by_commit(table_type: str, version: int) -> None:
+    table = made(table_type, version)
+    first = table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1))).instant
+    second = table.upsert(rows(("a", "north", 2, 2), ("c", "west", 2, 2))).instant
+    assert first is not None
+    assert second is not None
+    after = UTC_CLOCK.format(UTC_CLOCK.parse(second) + timedelta(milliseconds=1))
+    for by in ExpireBy:
+        assert expired(table, by, first) == []
+        assert sorted(expired(table, by, after)) == ["north", "south", "west"]
+    assert expired(table, ExpireBy.COMMIT, second) == ["south"]
+    assert expired(table, ExpireBy.CREATION, second) == ["north", "south"]
+
+
+@pytest.mark.parametrize("by", list(ExpireBy))
+def test_a_partition_that_was_deleted_begins_a_new_lifetime(by: ExpireBy) -> None:
+    table = made("merge_on_read", 9)
+    table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1)))
+    deleted = table.delete_partitions("north").instant
+    assert deleted is not None
+    later = table.upsert(rows(("a", "north", 1, 1))).instant
+    assert later is not None
+    assert expired(table, by, deleted) == ["south"]
+    assert expired(table, by, later) == (["south"] if by is ExpireBy.COMMIT else ["south", "north"])
+
+
+def test_only_expired_partitions_are_deleted() -> None:
+    table = made("merge_on_read", 9)
+    table.upsert(rows(("a", "north", 1, 1)))
+    assert table.expire_partitions(timedelta(days=1)).partitions == ()
+    planned = table.expire_partitions(timedelta(microseconds=1), by="creation", dry_run=True)
+    assert [one.path for one in planned.partitions] == ["north"]
+    assert len(contents(table)) == 1
+    assert table.expire_partitions(timedelta(microseconds=1)).instant is not None
+    assert contents(table) == {}
+
+
+def test_the_oldest_partitions_are_deleted_first() -> None:
+    began = {f"p{n}": f"{20250101000000000 + n}" for n in reversed(range(MAX_EXPIRED + 5))}
+    found = expired_partitions(began, DAY, NOW, UTC_CLOCK)
+    assert found == [f"p{n}" for n in range(MAX_EXPIRED)]
+
+
+def test_impossible_lifetimes_are_refused() -> None:
+    for wrong in (timedelta(0), timedelta(seconds=-1), timedelta(days=400_000)):
+        with pytest.raises(InvalidConfig, match="lifetime"):
+            PartitionLifetime(wrong)
+    assert (
+        expired_partitions(
+            {"p": "2026"}, PartitionLifetime(timedelta(days=360_000)), NOW, UTC_CLOCK
+        )
+        == []
+    )
+    table = made("merge_on_read", 9)
+    with pytest.raises(InvalidConfig, match="by"):
+        table.expire_partitions(timedelta(days=1), by="age")
+    flat = lakemark.create(f"memory://{uuid4().hex}/t", schema=SCHEMA, record_key="id")
+    with pytest.raises(InvalidConfig, match="is not partitioned, so that no partition expires"):
+        flat.expire_partitions(timedelta(days=1))
