@@ -85,6 +85,7 @@ def prepare_overwrite(
         InvalidRecords: keys are unique in the whole table, and a key has a row in a partition that
             is kept, or new rows in two partitions.
         CompactionPending: a pending compaction would write to one of the file groups.
+        WriteConflict: another writer has added one of the keys meanwhile.
         SnapshotChanged: a file was deleted.
     """
     view = writer.table.view()

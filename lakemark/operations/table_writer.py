@@ -233,18 +233,18 @@ class TableWriter:
         """
         assert self.settings.global_keys
         locate = partial(self.find_stored, context)
-        with conflicts_with_later_commits(self.table):
-            return move_rows(context.reader, changes, locate, LocalRunner())
+        return move_rows(context.reader, changes, locate, LocalRunner())
 
     def find_stored(self, context: WriteContext, record_keys: pa.Array) -> StoredKeys:
         """Find the file groups of some distinct keys in all partitions, as of ``begin``.
 
         Raises:
-            SnapshotChanged, Refused, MetadataTableBehind: as for ``move_rows``.
+            SnapshotChanged, WriteConflict, Refused, MetadataTableBehind: as for ``move_rows``.
         """
         groups = searched_groups(self.table.view())
         if context.has_record_index:
-            return self._record_level_index(record_keys).stored_keys(groups)
+            with conflicts_with_later_commits(self.table):
+                return self._record_level_index(record_keys).stored_keys(groups)
         return StoredKeys.search(context.reader, groups, record_keys, LocalRunner())
 
     def assign(
