@@ -279,7 +279,9 @@ def create(
     Args:
         path: local path or URL of an empty folder or prefix.
         schema: the table's columns.
-        record_key: columns of the record key; a nested field is named ``column.field``.
+        record_key: columns of the record key; a nested field is named ``column.field``. With an
+            empty list and ``index="lookup"``, each inserted row gets a new, automatic key, as in
+            Apache Hudi; such a table has inserts and deletes, but no upserts (docs/writing.md).
         partition_by: columns of the partition path, or expressions of columns, such as ``day(at)``,
             ``bucket(id, 16)`` or ``day(at) as dt`` (docs/partition_expressions.md). Each distinct
             value becomes a folder. The table gets a column for the value of each expression.

@@ -114,7 +114,7 @@ class Table:
 
     def __repr__(self) -> str:
         properties = self._table.properties
-        keys = ", ".join(properties.record_key_fields)
+        keys = ", ".join(properties.record_key_fields) or "automatic"
         return (
             f"Table({self.location!r}, {properties.table_type.value.lower()}, "
             f"version {self.version}, record key {keys})"

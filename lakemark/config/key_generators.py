@@ -82,9 +82,12 @@ def find_implemented(stored_type: str) -> KeyGeneratorType | None:
 def infer_key_generator(
     record_key_fields: tuple[str, ...], partition_fields: tuple[str, ...]
 ) -> KeyGeneratorType:
-    """Infer the key generator as Apache Hudi does (``KeyGenUtils.inferKeyGeneratorType``)."""
+    """Infer the key generator as Apache Hudi does (``KeyGenUtils.inferKeyGeneratorType``).
+
+    Without record key fields, the keys are automatic, and the partition fields decide.
+    """
     if not partition_fields:
         return KeyGeneratorType.NON_PARTITION
-    if len(record_key_fields) == 1 and len(partition_fields) == 1:
+    if len(record_key_fields) <= 1 and len(partition_fields) == 1:
         return KeyGeneratorType.SIMPLE
     return KeyGeneratorType.COMPLEX

@@ -248,6 +248,11 @@ class TableProperties:
         return known.get(word.strip().upper())
 
     @property
+    def has_automatic_keys(self) -> bool:
+        """Whether each inserted row gets a new record key, because the table has no key fields."""
+        return not self.record_key_fields
+
+    @property
     def key_generator(self) -> str:
         """Type of the key generator.
 
@@ -492,7 +497,7 @@ def new_table_properties(
     Args:
         name: name of the table.
         table_type: decides how changes are stored.
-        record_key_fields: columns of the record key.
+        record_key_fields: columns of the record key; none if record keys are automatic.
         partition_fields: columns of the partition path.
         ordering_fields: columns that order changes to one record.
         merge_mode: decides which of two changes wins.
@@ -512,7 +517,7 @@ def new_table_properties(
             keys.TABLE_VERSION: str(int(version)),
             **layout_properties(version),
             keys.TIMELINE_TIMEZONE: "UTC",
-            keys.RECORD_KEY_FIELDS: ",".join(record_key),
+            **({keys.RECORD_KEY_FIELDS: ",".join(record_key)} if record_key else {}),
             **({keys.PARTITION_FIELDS: ",".join(partition)} if partition else {}),
             **({ordering_key(version): ordering} if ordering else {}),
             **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: merge_mode}),

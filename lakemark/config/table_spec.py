@@ -38,7 +38,7 @@ class TableSpec:
 
     Attributes:
         name: name of the table.
-        record_key: columns of the record key.
+        record_key: columns of the record key; none if each row gets a new, automatic key.
         table_type: decides how changes are stored.
         partition_by: fields of the partition path, see ``lakemark.config.partition_field``.
         ordering: columns that order changes to one record, most significant first.

@@ -29,6 +29,7 @@ from lakemark.config.partition_field import PartitionField
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex, bucket_of
+from lakemark.keygen.automatic_keys import are_automatic
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.keygen.partition_expressions import evaluate_expression
 from lakemark.model.file_slice import FileSlice
@@ -172,8 +173,11 @@ def check_rows(
     """
     for stored in sample:
         rows = stored.rows
-        made = keys.record_keys(rows)
-        _check_same(rows, RECORD_KEY, "record key", made, table_url, _OTHER_KEYS)
+        if keys.config.has_automatic_keys:
+            _check_automatic(rows, table_url)
+        else:
+            made = keys.record_keys(rows)
+            _check_same(rows, RECORD_KEY, "record key", made, table_url, _OTHER_KEYS)
         for field in keys.config.expressions:
             _check_expression(rows, field, table_url)
         made = keys.partition_paths(rows)
@@ -234,6 +238,21 @@ def _with_path(rows: pa.Table, partition_path: str) -> pa.Table:
 
 def _path_form(partition_path: str) -> str:
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", partition_path))
+
+
+def _check_automatic(rows: pa.Table, table_url: str) -> None:
+    """Check that a table without record key fields has automatic keys.
+
+    Releases before 0.14 had none, and may not have stored the fields.
+    """
+    others = rows[RECORD_KEY].filter(pc.invert(are_automatic(rows[RECORD_KEY])))
+    if len(others):
+        message = (
+            f"table {table_url} stores no record key fields, but record key {others[0].as_py()!r} "
+            "is not an automatic one (<instant>_<task>_<row>); store the fields in .hoodie/"
+            "hoodie.properties as hoodie.table.recordkey.fields, or write with Apache Hudi"
+        )
+        raise InvalidConfig(message)
 
 
 def _check_expression(rows: pa.Table, field: PartitionField, table_url: str) -> None:

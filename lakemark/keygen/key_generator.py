@@ -7,6 +7,9 @@ CUSTOM         key as SIMPLE for one field,   path as COMPLEX, with values or fo
                as COMPLEX for several
 NON_PARTITION  key as CUSTOM                  path the root
 
+Without record key fields, a record key does not depend on the columns
+(``lakemark.keygen.automatic_keys``), and only the partition path is computed.
+
 COMPLEX with one record key field has two encodings. Hudi up to 0.14.0, and every writer of table
 version 9, write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (table versions 6 and 8). Since Hudi
 1.1, a writer of table versions 6 and 8 chooses by ``hoodie.write.complex.keygen.new.encoding``
@@ -52,7 +55,7 @@ class KeyGeneratorConfig:
     """Settings that determine record keys and partition paths, from the table's properties.
 
     Attributes:
-        record_key_fields: fields of the record key, at least one.
+        record_key_fields: fields of the record key; none if record keys are automatic.
         partition_fields: fields of the partition path, outermost first.
         kind: stored type of the key generator; if None, it is inferred from the fields, as in Hudi.
         hive_style: whether partition folders are named ``field=value``.
@@ -79,13 +82,13 @@ class KeyGeneratorConfig:
 
     def __post_init__(self) -> None:
         kind = self.effective_kind
-        if not self.record_key_fields:
-            message = "no record key field; set hoodie.table.recordkey.fields"
-        elif kind is KeyGeneratorType.NON_PARTITION and self.partition_fields:
+        if kind is KeyGeneratorType.NON_PARTITION and self.partition_fields:
             message = f"{kind} takes no partition fields, but has {list(self.partition_fields)}"
         elif kind in _SINGLE and not self.partition_fields:
             message = f"{kind} needs a partition field; without one the type is NON_PARTITION"
-        elif kind in _SINGLE and self._field_count != 2:
+        elif kind in _SINGLE and (
+            len(self.record_key_fields) > 1 or len(self.partition_fields) > 1
+        ):
             message = (
                 f"{kind} takes one record key field and one partition field; use {_SINGLE[kind]}"
             )
@@ -97,6 +100,11 @@ class KeyGeneratorConfig:
     def effective_kind(self) -> KeyGeneratorType:
         """The type of the key generator: ``kind``, or the type that Hudi infers from the fields."""
         return self.kind or infer_key_generator(self.record_key_fields, self.partition_fields)
+
+    @property
+    def has_automatic_keys(self) -> bool:
+        """Whether record keys are automatic, so that they cannot be computed from columns."""
+        return not self.record_key_fields
 
     @property
     def has_lone_complex_key(self) -> bool:
@@ -156,10 +164,6 @@ class KeyGeneratorConfig:
         names = (columns.get(name, name) for name in self.partition_fields)
         return tuple(dict.fromkeys(names))
 
-    @property
-    def _field_count(self) -> int:
-        return len(self.record_key_fields) + len(self.partition_fields)
-
 
 @dataclass(frozen=True, slots=True)
 class KeyGenerator:
@@ -171,9 +175,15 @@ class KeyGenerator:
         """Return the record key of each row; null if all parts of the key are null or empty.
 
         Raises:
-            InvalidConfig: a field is missing, or its type cannot be a key.
+            InvalidConfig: a field is missing, or its type cannot be a key; or keys are automatic.
         """
         fields = self.config.record_key_fields
+        if self.config.has_automatic_keys:
+            message = (
+                "the table has no record key columns (hoodie.table.recordkey.fields), so record "
+                "keys cannot be computed from its rows"
+            )
+            raise InvalidConfig(message)
         values = [key_value(rows, name) for name in fields]
         if not self.config.names_key_fields:
             return pc.if_else(_is_not_empty(values[0]), values[0], None)
@@ -192,8 +202,8 @@ class KeyGenerator:
         """
         fields = self.config.record_key_fields
         found = pa.repeat(pa.scalar(False), rows.num_rows)
-        for name, following in zip(fields, [*fields[1:], None], strict=True):
-            if len(fields) > 1:
+        if len(fields) > 1:
+            for name, following in zip(fields, [*fields[1:], None], strict=True):
                 found = pc.or_(found, _is_ambiguous(key_value(rows, name), following))
         return found
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.lookup import new_file_id
+from lakemark.keygen.automatic_keys import add_instant
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import PlacedBuckets
@@ -52,8 +53,9 @@ def divide_rows(
         StorageUnavailable: the disk of the temporary folder is full.
     """
     index, url = writer.settings.index, writer.table.location.url
+    new_keys = converter.new_keys("")  # the instant is not known before all rows have arrived
     for given in tables:
-        changes = converter.inserts(in_table_columns(given, writer.schema, url))
+        changes = converter.inserts(in_table_columns(given, writer.schema, url), new_keys)
         if index is None:
             numbers = np.zeros(changes.num_rows, np.int32)
         else:
@@ -96,6 +98,8 @@ def write_runs(
 
     def write_partition(bucket: Bucket) -> list[WriteStat]:
         path, rows = bucket.partition_path, runs.read(bucket)
+        if writer.table.properties.has_automatic_keys:
+            rows = (add_instant(part, context.instant) for part in rows)
         return insert_partition(context, path, rows, partitions, max_file_bytes)
 
     return _join(runner.map(write_partition, buckets))

@@ -174,8 +174,7 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, index: NewIndex, url: s
             )
             raise InvalidConfig(message)
     if not spec.record_key:
-        message = "record_key is empty; name the columns of the record key"
-        raise InvalidConfig(message)
+        _check_automatic_keys(spec, index)
     _check_buckets(spec, index)
     properties = spec.to_properties()
     nothing = columns.empty_table()
@@ -214,6 +213,27 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, index: NewIndex, url: s
     KeyGeneratorConfig.of(properties, url)
     for field in spec.partition_expressions:
         check_folder_of(field, url_encode=spec.url_encode)
+
+
+def _check_automatic_keys(spec: TableSpec, index: NewIndex) -> None:
+    """Check the settings of a table without record key columns.
+
+    Raises:
+        InvalidConfig: the table could not have automatic record keys.
+    """
+    reason = "record_key is empty, so each row would get a new, automatic record key"
+    if index.kind is not IndexKind.LOOKUP:
+        message = (
+            f"{reason}; name the columns of the record key, or pass index='lookup' to append rows "
+            "without a key"
+        )
+        raise InvalidConfig(message)
+    if not spec.meta_columns:
+        message = (
+            f"{reason}, which meta_columns=False does not store; name the columns of the record "
+            "key, or leave out meta_columns=False"
+        )
+        raise InvalidConfig(message)
 
 
 def _check_buckets(spec: TableSpec, index: NewIndex) -> None:

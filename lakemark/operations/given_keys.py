@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig, InvalidRecords
 from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.incoming_rows import in_table_columns
 
 #: Record keys as text, or rows with the columns of the record key.
@@ -39,7 +40,7 @@ def record_keys_of(
         InvalidConfig: ``given`` does not contain keys, or lacks a column of the record key.
         InvalidRecords: a key is null.
     """
-    fields = generator.config.record_key_fields
+    fields = generator.config.record_key_fields or (RECORD_KEY,)
     listed = _as_table_or_texts(given, fields)
     if isinstance(listed, list):
         return listed
@@ -47,10 +48,15 @@ def record_keys_of(
     if missing:
         message = f"keys lack column {missing[0]!r}; the record key is {', '.join(fields)}"
         raise InvalidConfig(message)
+    if generator.config.has_automatic_keys:
+        return _texts(listed.column(RECORD_KEY))
     own = {name.partition(".")[0] for name in fields}
     needed = pa.schema([field for field in columns if field.name in own])
     rows = in_table_columns(listed.select(needed.names), needed, table_url)
-    keys = generator.record_keys(rows)
+    return _texts(generator.record_keys(rows))
+
+
+def _texts(keys: pa.Array | pa.ChunkedArray) -> list[str]:
     if keys.null_count:
         message = f"{keys.null_count} of {len(keys)} keys are null or empty; leave them out"
         raise InvalidRecords(message)

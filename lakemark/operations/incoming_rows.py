@@ -18,6 +18,7 @@ from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.table_properties import MergeMode, TableProperties
 from lakemark.errors import InvalidConfig, InvalidRecords
+from lakemark.keygen.automatic_keys import AutomaticKeys
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import (
@@ -187,17 +188,25 @@ class RowChanges:
         by_event_time = settings.mode is MergeMode.EVENT_TIME
         return cls(generator, settings.ordering_fields, by_event_time, marks, is_merge_on_read)
 
-    def upserts(self, rows: pa.Table) -> pa.Table:
+    def upserts(self, rows: pa.Table, new_keys: AutomaticKeys | None = None) -> pa.Table:
         """Return changes that write the rows. A row with a delete mark deletes its record.
 
         The columns that store partition expressions are computed.
+
+        Args:
+            rows: the rows.
+            new_keys: generates the record keys, if the table has automatic keys.
 
         Raises:
             InvalidRecords: a row has no record key, ordering value or partition path; or it has
                 another value of a partition expression.
         """
         rows = self._with_expressions(rows)
-        keys, paths = self.generator.record_keys(rows), self.generator.partition_paths(rows)
+        paths = self.generator.partition_paths(rows)
+        if new_keys is None:
+            keys = self.generator.record_keys(rows)
+        else:
+            keys = new_keys.take(rows.num_rows)
         is_deleted = self.marks.find(self._with_undeclared(rows))
         unordered = self._lacks_ordering(rows)
         kinds = np.full(rows.num_rows, ChangeKind.UPSERT, np.int8)
@@ -218,16 +227,29 @@ class RowChanges:
         _check(unstorable, rows, f"logs cannot store the ordering value ({ordering}) of a delete")
         return change_table(rows, keys, paths, kinds, self.ordering_fields)
 
-    def inserts(self, rows: pa.Table) -> pa.Table:
+    def inserts(self, rows: pa.Table, new_keys: AutomaticKeys | None = None) -> pa.Table:
         """Return changes that insert the rows.
+
+        Args:
+            rows: the rows.
+            new_keys: as for ``upserts``.
 
         Raises:
             InvalidRecords: as for ``upserts``; or a row is marked as deleted.
         """
-        changes = self.upserts(rows)
+        changes = self.upserts(rows, new_keys)
         is_deleted = changes.column(CHANGE_KIND).to_numpy() != ChangeKind.UPSERT
         _check(is_deleted, rows, "it is marked as deleted; delete records with upsert or delete")
         return changes
+
+    def new_keys(self, instant: str, task: int = 0) -> AutomaticKeys | None:
+        """Return the generator of automatic keys; None if keys are computed from columns.
+
+        Args:
+            instant: requested time of the commit; "" if it is not known yet.
+            task: the number of the task that inserts the rows.
+        """
+        return AutomaticKeys(instant, task) if self.generator.config.has_automatic_keys else None
 
     @property
     def columns_of_deletes(self) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from lakemark.keygen.automatic_keys import AutomaticKeys
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import Numbers, PlacedBuckets
@@ -58,15 +59,24 @@ class ShareInsert:
     sort: SortMode
     buckets: PlacedBuckets | None = None
 
-    def changes(self, rows: pa.Table) -> pa.Table:
+    @property
+    def has_automatic_keys(self) -> bool:
+        """Whether the rows get new record keys, in the order of a share."""
+        return self.converter.generator.config.has_automatic_keys
+
+    def changes(self, rows: pa.Table, new_keys: AutomaticKeys | None = None) -> pa.Table:
         """Return the changes that insert rows, with their record keys and partition paths.
+
+        Args:
+            rows: the rows.
+            new_keys: generates the record keys, if the table has automatic keys.
 
         Raises:
             InvalidConfig: a column does not fit the table.
             InvalidRecords: a row has no key, partition or ordering value, or is marked as deleted.
         """
         url = self.context.location.url
-        return self.converter.inserts(in_table_columns(rows, self.columns, url))
+        return self.converter.inserts(in_table_columns(rows, self.columns, url), new_keys)
 
     def bucket_numbers(self, changes: pa.Table) -> Numbers:
         """Return the number of each change's bucket; 0 with a lookup index."""
@@ -90,9 +100,10 @@ class ShareInsert:
             Refused: a partition has data files, but no metafile.
             StorageUnavailable: the disk of the temporary folder is full.
         """
+        new_keys = self.converter.new_keys(self.context.instant, share)
         with SortedRuns(self.sort) as runs:
             for rows in tables:
-                changes = self.changes(rows)
+                changes = self.changes(rows, new_keys)
                 runs.add(changes, self.bucket_numbers(changes))
             written = [self._insert(share, bucket, runs) for bucket in runs.finish()]
             return WrittenShare([stat for stats in written for stat in stats], runs.num_rows)
@@ -109,11 +120,12 @@ class ShareInsert:
 class Shares(Protocol):
     """The rows of a bulk insert, which a cluster holds."""
 
-    def check(self, *, has_buckets: bool) -> None:
+    def check(self, *, has_buckets: bool, has_automatic_keys: bool) -> None:
         """Check that the rows can be divided as the caller asks, before an instant exists.
 
         Args:
             has_buckets: whether the table has a bucket index or consistent hashing.
+            has_automatic_keys: whether the rows have no record keys before they are inserted.
 
         Raises:
             InvalidConfig: they cannot.

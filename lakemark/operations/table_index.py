@@ -163,10 +163,17 @@ def keeps_keys_global(table: OpenTable, rule: PartitionChange | None, *, looks_u
         looks_up: whether the table has a lookup index.
 
     Raises:
-        InvalidConfig: the table has another index, or its commits have another rule.
+        InvalidConfig: the table has another index, or its commits have another rule; or its keys
+            are automatic, and ``rule`` moves rows.
         Unsupported: the table's merger reads whole rows, which lakemark does not move.
     """
     url = table.location.url
+    if rule is PartitionChange.MOVE and table.properties.has_automatic_keys:
+        message = (
+            f"table {url} has automatic record keys, so no row has the key of another one, and "
+            "partition_change='move' has no meaning; leave it out"
+        )
+        raise InvalidConfig(message)
     if not looks_up:
         if rule is PartitionChange.MOVE:
             message = (
@@ -216,6 +223,8 @@ def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:
         InvalidConfig: the table has file groups of both kinds of indexes.
         HudiError: a file cannot be read.
     """
+    if table.properties.has_automatic_keys:
+        return False  # the writers of Apache Hudi fail with a bucket index
     if table.bucket_count is not None:
         return True
     if load_partition_buckets(table.storage, table.timeline) is not None:
@@ -246,7 +255,9 @@ def not_bucketed(table: OpenTable, setting: str) -> InvalidConfig:
         table: the open table, which has a lookup index or consistent hashing.
         setting: the setting, as the user wrote it.
     """
-    if table.first_ring_count is not None:
+    if table.properties.has_automatic_keys:
+        proof = "its automatic record keys show"
+    elif table.first_ring_count is not None:
         proof = f"the files in {RINGS_FOLDER} show"
     elif slices := table.view().slices_for_writing():
         proof = f"the id of {slices[0].group} shows"

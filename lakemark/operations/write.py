@@ -206,6 +206,12 @@ class RowWriter:
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Write rows; see ``lakemark.Table.upsert``."""
+        if self._table.properties.has_automatic_keys:
+            message = (
+                f"table {self._table.location.url} has automatic record keys, so an upsert cannot "
+                "find the row that it changes; use insert, or delete the row and insert it again"
+            )
+            raise Unsupported(message)
         incoming = as_table(rows, self._writer.schema)
 
         def make() -> pa.Table:
@@ -226,9 +232,11 @@ class RowWriter:
         """Insert rows; see ``lakemark.Table.insert``."""
         incoming = as_table(rows, self._writer.schema)
 
-        def make() -> pa.Table:
+        def make(context: WriteContext) -> pa.Table:
             self._check_insert(searches=duplicates is not Duplicates.ALLOW)
-            return self._converter().inserts(self._in_columns(incoming))
+            converter = self._converter()
+            new_keys = converter.new_keys(context.instant)
+            return converter.inserts(self._in_columns(incoming), new_keys)
 
         def write() -> WriteResult:
             return self._write(self._inserts_writer(make, duplicates), Operation.INSERT)
@@ -246,7 +254,7 @@ class RowWriter:
         if first is None:
             return WriteResult()
         self._writer.add_columns_of_table()
-        with SortedRuns(sort) as runs:
+        with SortedRuns(self._effective_sort(sort)) as runs:
 
             def write() -> WriteResult:
                 tables = chain([first], arriving)
@@ -274,7 +282,10 @@ class RowWriter:
             add_columns: whether columns that the table lacks are added.
         """
         self._check_insert(searches=False)
-        shares.check(has_buckets=not self._writer.settings.looks_up_keys)
+        shares.check(
+            has_buckets=not self._writer.settings.looks_up_keys,
+            has_automatic_keys=self._table.properties.has_automatic_keys,
+        )
         self._recover()
         self._writer.add_columns_of_table()
 
@@ -294,7 +305,13 @@ class RowWriter:
             Unsupported: keys must be unique in the whole table, and the insert might add one twice.
         """
         url, reason = self._table.location.url, None
-        if has_record_index(self._table.properties):
+        if self._table.properties.has_automatic_keys:
+            if searches:
+                reason = (
+                    "has automatic record keys, so that no row of an insert has a stored key; "
+                    "leave duplicates out"
+                )
+        elif has_record_index(self._table.properties):
             if not searches:
                 reason = (
                     "has a record index, in which each record key has one location; insert with "
@@ -449,11 +466,13 @@ class RowWriter:
 
         return write
 
-    def _inserts_writer(self, make: Callable[[], pa.Table], duplicates: Duplicates) -> _Write:
+    def _inserts_writer(
+        self, make: Callable[[WriteContext], pa.Table], duplicates: Duplicates
+    ) -> _Write:
         """Return a function that makes the rows of an attempt and inserts them."""
 
         def prepare(context: WriteContext) -> tuple[pa.Table, AssignedChanges, int]:
-            changes = make()
+            changes = make(context)
             if duplicates is Duplicates.ALLOW:
                 return changes, self._writer.assign(context, changes, looks_up=False), 0
             assigned = self._writer.assign(context, changes)
@@ -482,6 +501,10 @@ class RowWriter:
 
         return write
 
+    def _effective_sort(self, sort: SortMode) -> SortMode:
+        """Return the order of a bulk insert. Automatic keys are in the order of arrival anyway."""
+        return SortMode.NONE if self._table.properties.has_automatic_keys else sort
+
     def _shares_writer(self, shares: Shares, sort: SortMode) -> _Write:
         """Return a function that writes the rows of a bulk insert in shares.
 
@@ -496,7 +519,7 @@ class RowWriter:
                 columns=self._writer.schema,
                 partitions=frozenset(self._table.view().partitions),
                 max_file_bytes=self._table.base_files.max_file_bytes,
-                sort=sort,
+                sort=self._effective_sort(sort),
             )
             buckets = self._writer.place_buckets(lambda: shares.partition_paths(insert))
             if buckets is not None:

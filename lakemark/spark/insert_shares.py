@@ -104,12 +104,18 @@ class _SparkShares:
     sort: SortMode
     tasks: object
 
-    def check(self, *, has_buckets: bool) -> None:
+    def check(self, *, has_buckets: bool, has_automatic_keys: bool) -> None:
         """See ``Shares.check``."""
         if self.tasks is None:
             return
         if isinstance(self.tasks, bool) or not isinstance(self.tasks, int) or self.tasks < 1:
             message = f"tasks is {self.tasks!r}; pass a positive integer, or nothing"
+            raise InvalidConfig(message)
+        if has_automatic_keys:
+            message = (
+                f"tasks is {self.tasks}, but the table has automatic record keys, so each "
+                "partition of the DataFrame is a task; repartition the DataFrame"
+            )
             raise InvalidConfig(message)
         if self.sort is not SortMode.GLOBAL and not has_buckets:
             message = (
@@ -120,7 +126,7 @@ class _SparkShares:
 
     def partition_paths(self, insert: ShareInsert) -> Collection[str]:
         """See ``Shares.partition_paths``."""
-        task = VersionCheckedTask(FindPartitions(insert))
+        task = VersionCheckedTask(FindPartitions(insert))  # tables with buckets have key columns
         found = _collect(self.rows.mapInArrow(task, f"{PARTITION_PATH} string").distinct())
         return [row[0] for row in found]
 
@@ -128,11 +134,8 @@ class _SparkShares:
         """See ``Shares.insert``."""
         if insert.buckets is not None:
             return _run(self._by_bucket(insert), insert)
-        return _run(self._by_key_range(insert) if self._sorts_all else self.rows, insert)
-
-    @property
-    def _sorts_all(self) -> bool:
-        return self.sort is SortMode.GLOBAL
+        divides = self.sort is SortMode.GLOBAL and not insert.has_automatic_keys
+        return _run(self._by_key_range(insert) if divides else self.rows, insert)
 
     def _by_key_range(self, insert: ShareInsert) -> DataFrame:
         """Return the rows, divided into tasks by ranges of partition path and record key."""

@@ -63,7 +63,8 @@ class ApacheTable:
     """The settings of a table of Apache Hudi: bucket index, no automatic services, UTC.
 
     Attributes:
-        record_key, partition, ordering: columns; several keys or partitions are allowed.
+        record_key, partition, ordering: columns; several keys or partitions are allowed. Without
+            a key, Apache Hudi generates automatic keys.
         bucket_count: file groups per partition; must equal what the other writer uses.
         has_metadata: whether Hudi maintains its metadata table.
         log_format: the format of data blocks in log files.
@@ -86,7 +87,6 @@ class ApacheTable:
         return {
             "hoodie.table.name": self.name,
             "hoodie.datasource.write.table.type": self.table_type,
-            "hoodie.datasource.write.recordkey.field": ",".join(self.record_key),
             "hoodie.datasource.write.partitionpath.field": ",".join(self.partition),
             "hoodie.index.type": "BUCKET",
             "hoodie.bucket.index.num.buckets": str(self.bucket_count),
@@ -98,6 +98,11 @@ class ApacheTable:
             "hoodie.compact.schedule.inline": "false",
             "hoodie.clean.automatic": "false",
             "hoodie.archive.automatic": "false",
+            **(
+                {"hoodie.datasource.write.recordkey.field": ",".join(self.record_key)}
+                if self.record_key
+                else {}
+            ),
             **({"hoodie.table.ordering.fields": ",".join(self.ordering)} if self.ordering else {}),
             **self.extra,
         }

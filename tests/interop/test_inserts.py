@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import lakemark
+from lakemark.keygen.automatic_keys import PATTERN
+from lakemark.model.meta_columns import RECORD_KEY
 from tests.depth import sample
 from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.test_lookup_index import SCHEMA, Kind, Model, check, view_of
@@ -113,6 +116,84 @@ def test_insert_of_a_stored_key_adds_a_row_in_both(
         found.append((ours.to_pylist(), len(view_of(path).file_groups())))
     assert found[0] == found[1]
     assert [row["v"] for row in found[0][0]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("version", "table_type", "partition"),
+    [
+        (9, "MERGE_ON_READ", ["region"]),
+        (9, "COPY_ON_WRITE", ["region", "id"]),
+        (8, "MERGE_ON_READ", []),
+        (6, "COPY_ON_WRITE", ["region"]),
+        (6, "MERGE_ON_READ", ["region"]),
+    ],
+)
+@pytest.mark.parametrize("creator", ["apache", "lakemark"])
+def test_both_append_rows_with_automatic_keys(
+    oracle: Oracle,
+    tmp_path: Path,
+    creator: str,
+    version: int,
+    table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"],
+    partition: list[str],
+) -> None:
+    path, rows = tmp_path / "events", list[tuple[str, int]]()
+    extra = {"hoodie.index.type": "SIMPLE"}
+    twin = ApacheTable("events", [], partition, table_type=table_type, version=version, extra=extra)
+    if creator == "lakemark":
+        lakemark.create(
+            path,
+            schema=SCHEMA,
+            record_key=[],
+            partition_by=partition,
+            table_type=table_type,
+            version=version,
+            index="lookup",
+            metadata_table=False,
+        ).insert(_events(rows, 3))
+        _check_events(oracle, path, rows)
+    for operation in ("insert", "bulk_insert"):
+        oracle.write(path, _events(rows, 5), twin, operation)
+        table = lakemark.open(path)
+        table.insert(_events(rows, 4))
+        _check_events(oracle, path, rows)
+        table.bulk_insert(_events(rows, 6).to_batches(max_chunksize=4))
+        keys = _check_events(oracle, path, rows)
+        gone = keys[len(keys) // 2]
+        assert table.delete([gone]).deletes == 1
+        found = table.snapshot(["id", "v"]).read_all().to_pylist()
+        rows[:] = [(row["id"], row["v"]) for row in found]
+        _check_events(oracle, path, rows)
+        if table_type == "MERGE_ON_READ":
+            table.compact()
+            _check_events(oracle, path, rows)
+    if version == 9:
+        oracle.delete_where(path, "v % 2 = 0", twin)
+        rows[:] = [row for row in rows if row[1] % 2]
+        _check_events(oracle, path, rows)
+
+
+def _events(rows: list[tuple[str, int]], count: int) -> pa.Table:
+    """Create rows some of which have equal values, and add them to the list."""
+    added = [(f"k{n % 2}", len(rows) + n) for n in range(count - 1)]
+    added.append(added[-1])
+    rows += added
+    ids, values = map(list, zip(*added, strict=True))
+    regions = ["north" if v % 3 else "south" for v in values]
+    return pa.table([ids, regions, [1] * count, values], schema=SCHEMA)
+
+
+def _check_events(oracle: Oracle, path: Path, rows: list[tuple[str, int]]) -> list[str]:
+    """Check that both read the rows, each with a key of its own, and return the keys."""
+    ours, theirs = lakemark.open(path).snapshot().read_all(), oracle.read(path)
+    for found in (ours, theirs):
+        listed = zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)
+        assert sorted(listed) == sorted(rows)
+    keys = sorted(ours[RECORD_KEY].to_pylist())
+    assert keys == sorted(theirs[RECORD_KEY].to_pylist())
+    assert len(set(keys)) == len(keys)
+    assert all(re.search(PATTERN, key) for key in keys)
+    return keys
 
 
 def _row(ts: int, v: int) -> pa.Table:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakemark
 from lakemark.errors import InvalidConfig, InvalidRecords
+from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.open_table import open_table
 from lakemark.operations.share_insert import ShareInsert, WrittenShare
 from lakemark.spark import bulk_insert, insert_shares
@@ -237,6 +238,25 @@ def test_a_task_that_runs_again_publishes_the_rows_of_its_buckets_once(
         assert stored(table) == expected(rows)
     assert len(attempts) == 2, "the second tasks found their own bytes"
     assert sum(1 for path in files(table) if path.endswith(".parquet")) == len(view_of(table))
+
+
+def test_rows_without_a_key_get_the_numbers_of_their_task_and_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = lakemark.create(
+        tmp_path / "events", schema=SCHEMA, record_key=(), partition_by="region", index="lookup"
+    )
+    rows = frame(spark, tasks=3)
+    with pytest.raises(InvalidConfig, match="tasks is 2, but the table has automatic record keys"):
+        bulk_insert(table, rows, sort="global", tasks=2)
+    for _ in range(2):
+        assert bulk_insert(table, rows, sort="global").inserts == _ROWS
+    assert stored(table) == sorted(2 * expected(rows), key=str)
+    keys = table.snapshot([RECORD_KEY]).read_all()[RECORD_KEY]
+    instants = {key.partition("_")[0] for key in keys.to_pylist()}
+    made = {f"{i}_{task}_{row}" for i in instants for task in range(3) for row in range(1000)}
+    assert len(instants) == 2
+    assert set(keys.to_pylist()) == made
 
 
 def view_of(table: lakemark.Table) -> set[str]:

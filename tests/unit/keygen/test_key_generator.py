@@ -91,6 +91,9 @@ def test_one_field_keeps_its_name_only_in_a_table_declared_complex() -> None:
         (("id",), ("p",), KeyGeneratorType.SIMPLE),
         (("id", "n"), ("p",), KeyGeneratorType.COMPLEX),
         (("id",), ("p", "q"), KeyGeneratorType.COMPLEX),
+        ((), (), KeyGeneratorType.NON_PARTITION),
+        ((), ("p",), KeyGeneratorType.SIMPLE),
+        ((), ("p", "q"), KeyGeneratorType.COMPLEX),
     ],
 )
 def test_key_generator_type_follows_from_the_fields(
@@ -102,17 +105,21 @@ def test_key_generator_type_follows_from_the_fields(
 @pytest.mark.parametrize(
     ("fields", "partitions", "kind"),
     [
-        ((), ("p",), None),
         (("id",), ("p",), KeyGeneratorType.NON_PARTITION),
         (("id",), (), KeyGeneratorType.SIMPLE),
         (("id", "n"), ("p",), KeyGeneratorType.SIMPLE),
     ],
 )
 def test_fields_that_do_not_fit_the_key_generator_are_refused(
-    fields: tuple[str, ...], partitions: tuple[str, ...], kind: KeyGeneratorType | None
+    fields: tuple[str, ...], partitions: tuple[str, ...], kind: KeyGeneratorType
 ) -> None:
     with pytest.raises(InvalidConfig):
         KeyGeneratorConfig(fields, partitions, kind)
+
+
+def test_automatic_keys_are_not_computed_from_rows() -> None:
+    with pytest.raises(InvalidConfig, match="record keys cannot be computed from its rows"):
+        KeyGenerator(KeyGeneratorConfig(())).record_keys(pa.table({"id": ["a"]}))
 
 
 @pytest.mark.parametrize(
