@@ -336,12 +336,10 @@ class RowWriter:
         check_replaces_partitions(self._writer)
         incoming = as_table(rows, self._writer.schema)
 
-        def make() -> pa.Table:
-            return self._converter().inserts(self._in_columns(incoming))
-
         def prepare(context: WriteContext) -> tuple[pa.Table, Overwrite]:
-            changes = make()
-            runner = self._runner
+            converter, runner = self._converter(), self._runner
+            new_keys = converter.new_keys(context.instant)
+            changes = converter.inserts(self._in_columns(incoming), new_keys)
             return changes, prepare_overwrite(self._writer, context, changes, operation, runner)
 
         def write_files(context: WriteContext) -> _Written:

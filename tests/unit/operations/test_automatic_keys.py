@@ -172,3 +172,14 @@ def test_rows_that_arrive_while_another_writer_inserts_get_their_own_keys(tmp_pa
 
     table.bulk_insert(batches())
     assert sorted(row[3] for row in stored(table).values()) == [0, 1, 2, 3]
+
+
+@each_type
+def test_rows_of_an_overwrite_get_new_keys(tmp_path: Path, table_type: str) -> None:
+    table = create(tmp_path / "events", table_type=table_type)
+    table.insert(rows(("a", "n", 1, 1), ("b", "s", 1, 1)))
+    (kept,) = [key for key, row in stored(table).items() if row[1] == "s"]
+    table.insert_overwrite(rows(("a", "n", 1, 2), ("a", "n", 1, 2)))
+    after = stored(table)
+    assert after.pop(kept) == ("b", "s", 1, 1)
+    assert list(after.values()) == [("a", "n", 1, 2)] * 2
