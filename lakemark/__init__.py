@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from lakemark.merge.custom.records import Records, choose_rows
     from lakemark.operations.duplicate_keys import Duplicates
     from lakemark.operations.open_table import Coordination
+    from lakemark.operations.partition_deletion import PartitionContents, PartitionDeletion
     from lakemark.operations.table_index import IndexKind
     from lakemark.operations.table_indexes import IndexState, TableIndex
     from lakemark.operations.write import WriteResult
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from lakemark.read.explanation import Explanation, SkippedSlice, SkipReason
     from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
     from lakemark.read.scan import Scan
+    from lakemark.services.partition_lifetime import ExpireBy
     from lakemark.storage import StorageLocation
     from lakemark.table import ServiceResult, Table
     from lakemark.timeline.locks.open_lock import LockProviderName
@@ -73,6 +75,7 @@ __all__ = [
     "CustomMerger",
     "DiskFull",
     "Duplicates",
+    "ExpireBy",
     "Explanation",
     "Fenced",
     "HeartbeatPolicy",
@@ -91,6 +94,8 @@ __all__ = [
     "OutcomeUnknown",
     "ParquetSettings",
     "PartialUpdateMode",
+    "PartitionContents",
+    "PartitionDeletion",
     "Permanent",
     "Query",
     "ReadOptimized",
@@ -141,6 +146,7 @@ _NAMES = {
         "VectorMerge VectorMerger check_merger choose_rows"
     ),
     "lakemark.operations.duplicate_keys": "Duplicates",
+    "lakemark.operations.partition_deletion": "PartitionContents PartitionDeletion",
     "lakemark.operations.table_index": "IndexKind",
     "lakemark.operations.table_indexes": "IndexState TableIndex",
     "lakemark.operations.write": "WriteResult",
@@ -148,6 +154,7 @@ _NAMES = {
     "lakemark.read.explanation": "Explanation SkippedSlice SkipReason",
     "lakemark.read.queries": "Incremental Query ReadOptimized Snapshot",
     "lakemark.read.scan": "Scan",
+    "lakemark.services.partition_lifetime": "ExpireBy",
     "lakemark.table": "ServiceResult Table",
     "lakemark.timeline.locks.open_lock": "LockProviderName",
     "lakemark.transaction.heartbeat": "HeartbeatPolicy WriterAlive",
