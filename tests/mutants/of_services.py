@@ -778,6 +778,67 @@ _RESIZES = (
     ),
 )
 
+_OVERWRITES = "tests/unit/operations/test_overwrite.py"
+_MEANWHILE = f"{_OVERWRITES}::test_replacement_includes_rows_that_another_writer_adds_meanwhile"
+_REPLACED_MEANWHILE = (
+    f"{_OVERWRITES}::test_write_is_repeated_if_its_partition_was_replaced_meanwhile"
+)
+_INDEXES_OF_REPLACED = f"{_OVERWRITES}::test_record_and_secondary_index_follow_replacements"
+
+_REPLACED_PARTITIONS = (
+    Mutant(
+        "lakemark/transaction/conflicts.py",
+        "    groups |= _partitions_of(metadata)\n",
+        "",
+        "rows survive an overwrite, because they were added while it was written",
+        (_MEANWHILE, _REPLACED_MEANWHILE),
+    ),
+    Mutant(
+        "lakemark/operations/replaced_groups.py",
+        "    if pending:\n",
+        "    if False:\n",
+        "an overwrite conflicts with a pending compaction each time, and never succeeds",
+        (
+            f"{_OVERWRITES}::test_pending_compaction_is_executed_before_its_file_groups_are_replaced",
+        ),
+    ),
+    Mutant(
+        "lakemark/metadata/metadata_writer.py",
+        "            groups = [*stats, *metadata.replaced_groups]\n",
+        "            groups = [*stats]\n",
+        "the record index keeps the keys of deleted rows: they cannot be inserted elsewhere",
+        (_INDEXES_OF_REPLACED,),
+    ),
+    Mutant(
+        "lakemark/metadata/metadata_writer.py",
+        "        is_damaged = may_be_compacted or metadata",
+        "        is_damaged = metadata",
+        "the record index misses the rows that a rollback of a deletion brought back",
+        (f"{_OVERWRITES}::test_rollback_of_a_deletion_restores_a_compacted_record_index",),
+    ),
+    Mutant(
+        "lakemark/metadata/column_stats/derive.py",
+        "    return commit.replaced_partitions | {\n",
+        "    return set() | {\n",
+        "the statistics of a partition cover the rows that an overwrite has replaced",
+        (f"{_OVERWRITES}::test_deletion_of_partitions_reports_and_removes_their_rows",),
+    ),
+    Mutant(
+        "lakemark/operations/overwrite.py",
+        "        _check_not_elsewhere(writer, context, rows, partitions)\n",
+        "",
+        "an overwrite stores a key twice, although keys are unique in the whole table",
+        (f"{_OVERWRITES}::test_key_with_a_row_in_a_kept_partition_is_refused",),
+    ),
+    Mutant(
+        "lakemark/operations/hash_ring_assigner.py",
+        "                self._check_not_replaced(FileGroupId(path, file_id))\n",
+        "",
+        "rows are written to file groups that no query reads",
+        (f"{_OVERWRITES}::test_tables_with_consistent_hashing_are_refused",),
+    ),
+)
+
 _PARTITION_BUCKETS = (
     Mutant(
         "lakemark/index/partition_buckets.py",
@@ -843,6 +904,7 @@ _HASH_RINGS = (
 OF_SERVICES = (
     *_CLEANS,
     *_RESIZES,
+    *_REPLACED_PARTITIONS,
     *_PARTITION_BUCKETS,
     *_HASH_RINGS,
     *_RESTORES,

@@ -47,8 +47,8 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "context.timeline.version, uuid4().hex)",
-        'context.timeline.version, "one of us")',
+        "version, uuid4().hex, operation)",
+        'version, "one of us", operation)',
         "two writers that generate one time share an instant: the rows of one are lost",
         (
             "tests/recovery/test_fence.py::"
@@ -725,7 +725,7 @@ _MEETINGS = (
     ),
     Mutant(
         _CONFLICTS,
-        "now.pending(Action.COMPACTION) if names_slices else ()",
+        "now.pending(Action.COMPACTION) if names_slices or replaces_rows else ()",
         "()",
         "in version 6 a commit writes logs to a slice that a planned compaction ends without them",
         _OF_CONFLICTS,
