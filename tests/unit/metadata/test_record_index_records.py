@@ -38,6 +38,7 @@ from lakemark.operations.metadata_table import (
     rebuild_metadata_table,
 )
 from lakemark.operations.table_writer import TableWriter
+from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
@@ -183,7 +184,7 @@ def test_no_data_file_is_searched_for_keys(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("lakemark.index.lookup.read_base_file", fail)
+    monkeypatch.setattr(FileGroupReader, "read_base_keys", fail)
     commit(to, [Row("a", 2), Row("c", 2)])
     assert indexed(to).keys() == {"a", "b", "c"}
 

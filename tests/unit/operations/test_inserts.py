@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import lakemark
 from lakemark.codec.bloom import BLOOM_FILTER
 from lakemark.config.parquet_settings import ParquetSettings
+from lakemark.model.commit_metadata import Operation
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.open_table import open_table
 from lakemark.operations.write import RowWriter
@@ -332,8 +333,8 @@ def test_bulk_insert_is_not_written_again_because_of_other_new_keys() -> None:
     began: list[str] = []
     begin = writer._writer.begin
 
-    def begin_and_be_overtaken() -> object:
-        context = begin()
+    def begin_and_be_overtaken(operation: Operation) -> object:
+        context = begin(operation)
         began.append(context.instant)
         if len(began) <= 2:
             other.upsert(rows((f"b{len(began)}", "north", 1, 1)))
@@ -355,8 +356,8 @@ def test_upsert_that_a_bulk_insert_overtakes_finds_its_keys() -> None:
     begin = writer._writer.begin
     overtaken: list[lakemark.WriteResult] = []
 
-    def begin_and_be_overtaken() -> object:
-        context = begin()
+    def begin_and_be_overtaken(operation: Operation) -> object:
+        context = begin(operation)
         if not overtaken:
             overtaken.append(other.bulk_insert(rows(("a", "north", 1, 1))))
         return context
