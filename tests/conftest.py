@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.collection import check_marks_are_named, may_hold_wanted, unsampled
 from tests.depth import DEPTH, SEED, examples
+from tests.immediate_failures import ImmediateFailures
 
 pytest_plugins = [
     "tests.fixtures.emulators",
@@ -50,9 +51,13 @@ os.fsync = _not_forced
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Hypothesis use the seed of the run, unless the command line names another seed."""
+    """Let Hypothesis use the seed of the run, unless the command line names another seed.
+
+    Also print each failure when it happens.
+    """
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(SEED)
+    config.pluginmanager.register(ImmediateFailures(config))
 
 
 def pytest_report_header() -> str:

@@ -17,13 +17,15 @@ from checkpoints.commit_keys import decode
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from streamer.demo import expected_orders, produce
+from tests.depth import examples
 from tests.fixtures.kafka import Kafka
 from tests.short_lived import short_lived
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(2400)]
 
-KILLS = 20
+#: At least two of each kind of pipeline; twenty from depth 1 on.
+KILLS = max(8, min(20, examples(20)))
 RECORDS_A_KILL = 2_500
 KEYS = 900
 
@@ -37,7 +39,7 @@ STARTS_WITHIN_S = 60.0
 LONGEST_LIFE_S = 20.0
 
 
-def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: Path) -> None:
+def test_after_many_kills_every_record_is_there_once(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create_topic(partitions=3)
     tree = pipeline_tree(
         kafka.bootstrap,
