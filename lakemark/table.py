@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config.table_properties import TableProperties
-from lakemark.errors import InvalidConfig, Unsupported, WriteConflict
+from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.difference import Difference
 from lakemark.model.action import Action
@@ -26,11 +26,12 @@ from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.operations.archive import archive
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
-from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
+from lakemark.operations.compact import compact_table
 from lakemark.operations.create_checks import choose, choose_version
 from lakemark.operations.create_index import create_index
 from lakemark.operations.drop_index import drop_index
 from lakemark.operations.duplicate_keys import Duplicates
+from lakemark.operations.erasure import Erasure, erase_records, plan_erasure
 from lakemark.operations.given_keys import Keys
 from lakemark.operations.given_rows import Rows
 from lakemark.operations.metadata_table import (
@@ -421,10 +422,43 @@ class Table:
             InvalidRecords: a key is null.
             WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
         """
-        if keys is None and where is None:
-            message = "delete needs keys=… or where=…; to delete all rows, pass all keys"
-            raise InvalidConfig(message)
+        _check_chooses_rows(keys, where)
         return self._rows.delete(keys, where)
+
+    def erase(
+        self,
+        keys: Keys | None = None,
+        *,
+        where: pc.Expression | str | None = None,
+        dry_run: bool = False,
+    ) -> Erasure:
+        """Delete records, and then every stored copy of them; search all files for what is left.
+
+        The records are deleted in a commit. All logs are compacted, all older file slices are
+        cleaned, and the metadata table is built again. So the table loses its history: queries as
+        of an earlier commit are no longer possible. At last, every file below the table's folder is
+        searched for the keys, whether a query reads the file or not.
+
+        No part of this is undone if a later part fails. Call the method again to continue.
+
+        Args:
+            keys: record keys, as for ``delete``. Keys that have no row are erased from older files.
+            where: a condition on rows, as for ``scan``, which selects the keys to erase; see
+                ``delete``. Earlier versions of the rows need not match.
+            dry_run: whether to change nothing, and to return where the keys are now.
+
+        Raises:
+            InvalidConfig, InvalidRecords: as for ``delete``.
+            Unsupported: the rows of the table do not contain their record keys.
+            Refused: a savepoint keeps a file with one of the keys, or a restore is pending.
+            WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
+        """
+        _check_chooses_rows(keys, where)
+        rows = self._rows
+        if dry_run:
+            self._table.refresh()
+            return plan_erasure(self._table, rows.chosen_keys(keys, where))
+        return erase_records(self._maintained(), rows, rows.chosen_keys(keys, where))
 
     def compact(self) -> ServiceResult:
         """Merge log files into base files.
@@ -441,21 +475,11 @@ class Table:
         if not table.properties.is_merge_on_read:
             message = f"table {self.location} is copy-on-write: it has no logs to compact"
             raise Unsupported(message)
-        planned = pending_compactions(table)
-        if not planned:
-            requested = request_compaction(table)
-            planned = [requested] if requested else []
-        instants, files = [], []
-        for one in planned:
-            try:
-                compaction = Compaction.begin(table, one, merger_class(table))
-            except WriteConflict:
-                table.refresh()
-                continue
-            instant, metadata = compaction.run(table.runner or LocalRunner())
-            instants.append(instant.requested_at)
-            files += [stat.path for stat in metadata.write_stats if stat.path]
-        return ServiceResult(instants=tuple(instants), files=tuple(files))
+        done = compact_table(table, table.runner or LocalRunner(), merger_class(table))
+        files = [stat.path for _, metadata in done for stat in metadata.write_stats if stat.path]
+        return ServiceResult(
+            instants=tuple(instant.requested_at for instant, _ in done), files=tuple(files)
+        )
 
     def resize_buckets(
         self,
@@ -754,3 +778,14 @@ def _cleaning_policy(
     if versions is not None:
         return CleaningPolicy(Retention.FILE_VERSIONS, file_versions=versions)
     return CleaningPolicy() if commits is None else CleaningPolicy(commits=commits)
+
+
+def _check_chooses_rows(keys: Keys | None, where: pc.Expression | str | None) -> None:
+    """Check that a deletion is limited to some rows.
+
+    Raises:
+        InvalidConfig: it is not.
+    """
+    if keys is None and where is None:
+        message = "delete needs keys=… or where=…; to delete all rows, pass all keys"
+        raise InvalidConfig(message)

@@ -6,6 +6,10 @@ written again after a crash does not add a record twice.
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -21,6 +25,9 @@ KEY_FIELDS = ("topic", "partition", "offset")
 
 #: One file group, because rejects are few and readers usually read all of them.
 INDEX = BucketIndex(1, KEY_FIELDS)
+
+#: The columns from which ``find_records`` finds the records of a table.
+KEY_COLUMNS = (RECORD_KEY, "key", "value")
 
 _KEYS = KeyGenerator(KeyGeneratorConfig(KEY_FIELDS))
 
@@ -48,3 +55,85 @@ def first_reject(changes: pa.Table) -> str | None:
         return None
     first = changes.slice(0, 1).to_pylist()[0]
     return f"{first['topic']} {first['partition']}:{first['offset']}: {first['reason']}"
+
+
+def is_dead_letter_table(schema: pa.Schema | None) -> bool:
+    """Return whether a table has the columns of a dead-letter table."""
+    return schema is not None and schema.names[len(META_COLUMNS) :] == REJECTS_SCHEMA.names
+
+
+def find_records(
+    rows: pa.Table, record_keys: Iterable[str], key_fields: Sequence[str]
+) -> list[str]:
+    """Return the record keys of the dead letters that contain some records of another table.
+
+    A dead letter contains a record if its message key is the record key, or if an object in its
+    JSON value, at any depth, has the record key's fields. A value that is not JSON contains a
+    record if the value of its only key field occurs there as a word.
+
+    Args:
+        rows: dead letters, with the columns ``KEY_COLUMNS``.
+        record_keys: the keys of the records, as the other table stores them.
+        key_fields: the fields of the other table's record key.
+    """
+    wanted = frozenset(record_keys)
+    words = _words_of(wanted, key_fields)
+    found = []
+    for row in rows.select(KEY_COLUMNS).to_pylist():
+        value: bytes = row["value"] or b""
+        message_key = (row["key"] or b"").decode(errors="replace")
+        if message_key in wanted or _has_record(value, wanted, key_fields, words):
+            found.append(row[RECORD_KEY])
+    return found
+
+
+def _words_of(record_keys: Collection[str], key_fields: Sequence[str]) -> re.Pattern[bytes] | None:
+    """Return a pattern of the values of the only key field; None if there are several fields."""
+    if len(key_fields) != 1 or not record_keys:
+        return None
+    # A complex key of one field may be stored with the name of the field.
+    values = sorted(key.removeprefix(f"{key_fields[0]}:") for key in record_keys)
+    joined = b"|".join(re.escape(value.encode()) for value in values)
+    return re.compile(rb"(?<![\w-])(?:" + joined + rb")(?![\w-])")
+
+
+def _has_record(
+    value: bytes,
+    wanted: frozenset[str],
+    key_fields: Sequence[str],
+    words: re.Pattern[bytes] | None,
+) -> bool:
+    try:
+        tree = json.loads(value)
+    except (ValueError, RecursionError):
+        return words is not None and words.search(value) is not None
+    return any(not wanted.isdisjoint(_keys_of(one, key_fields)) for one in _objects_in(tree))
+
+
+def _objects_in(tree: object) -> Iterator[Mapping[str, object]]:
+    """Yield the objects of a JSON value, at any depth."""
+    waiting = [tree]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield one
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+def _keys_of(row: Mapping[str, object], key_fields: Sequence[str]) -> set[str]:
+    """Return the record keys that an object has, in each encoding; none if a field is missing."""
+    values = [_text_at(row, name.split(".")) for name in key_fields]
+    if not values or any(value is None for value in values):
+        return set()
+    named = ",".join(f"{name}:{one}" for name, one in zip(key_fields, values, strict=True))
+    return {named, str(values[0])} if len(values) == 1 else {named}
+
+
+def _text_at(row: Mapping[str, object], names: Sequence[str]) -> str | None:
+    """Return the value of a field that may be inside of objects, as a record key contains it."""
+    value: object = row
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if value is None or isinstance(value, str) else json.dumps(value)

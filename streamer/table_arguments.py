@@ -56,6 +56,8 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_clean(change("clean", "delete file slices that no retained commit needs", "table_clean"))
     text = "move old instants from the active to the archived timeline"
     _add_archive(change("archive", text, "table_archive"))
+    text = "delete rows, or erase every stored copy of them"
+    _add_delete(change("delete", text, "table_delete"))
     text = "delete all rows of some partitions"
     _add_delete_partitions(change("delete-partitions", text, "table_delete_partitions"))
     text = "delete all rows of the partitions whose lifetime has ended"
@@ -165,6 +167,28 @@ def _add_retention(command: argparse.ArgumentParser) -> None:
     what.add_argument("--retain-hours", type=positive, metavar="N", help=text)
     text = "keep the newest N slices of each file group"
     what.add_argument("--retain-versions", type=positive, metavar="N", help=text)
+
+
+def _add_delete(delete: argparse.ArgumentParser) -> None:
+    text = "a record key to delete, as _hoodie_record_key shows it; may be repeated"
+    delete.add_argument("--key", action="append", metavar="KEY", help=text)
+    text = "a text file with one record key on each line, or - for standard input"
+    delete.add_argument("--keys", metavar="FILE", help=text)
+    text = "delete the rows that match this condition; with keys, only rows that match both"
+    delete.add_argument("--where", metavar="CONDITION", help=text)
+    text = (
+        "remove the records from every file: delete, compact all logs, clean all older file "
+        "slices, and build the metadata table again; then search every file for the keys"
+    )
+    delete.add_argument("--erase", action="store_true", help=text)
+    text = (
+        "with --erase: the dead-letter table from which the records are erased, too (default: "
+        "that of --config, or TABLE_dead_letters if there is one)"
+    )
+    delete.add_argument("--dead-letters", metavar="TABLE", help=text)
+    add_steps(delete, "delete or erase the rows")
+    _add_runner(delete)
+    add_merger(delete)
 
 
 def _add_delete_partitions(delete: argparse.ArgumentParser) -> None:

@@ -138,6 +138,19 @@ def encoded_values(keys: pa.StringArray) -> pa.StringArray:
     return pc.binary_join_element_wise(pc.struct_field(parts, "secondary"), _SEPARATOR, "")
 
 
+def record_keys_in(keys: pa.StringArray, path: str) -> pa.ChunkedArray:
+    """Return the record key in each key of an index.
+
+    Args:
+        keys: keys that ``encode_keys`` returned.
+        path: path of the file, for errors.
+
+    Raises:
+        CorruptData: a key has no separator.
+    """
+    return _split(keys, path).column("record_key")
+
+
 def _escape_all(values: pa.Array) -> pa.StringArray:
     return pc.replace_substring_regex(values, pattern=_SPECIAL_IN_ARROW, replacement=_ESCAPING)
 

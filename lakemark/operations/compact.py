@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lakemark.errors import WriteConflict
 from lakemark.execution.runner import Runner
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
@@ -161,6 +162,31 @@ class Compaction:
     def _newest_table_facts(self) -> dict[str, str]:
         newest = self.table.newest_metadata()
         return carry_table_facts(newest.extra_metadata) if newest else {}
+
+
+def compact_table(
+    table: OpenTable, runner: Runner, merger_class: str | None
+) -> list[tuple[Instant, CommitMetadata]]:
+    """Execute all pending compactions; if there are none, plan and execute a new one.
+
+    A compaction that another writer is executing is skipped.
+
+    Raises:
+        Refused: a restore is pending.
+    """
+    planned = pending_compactions(table)
+    if not planned:
+        requested = request_compaction(table)
+        planned = [requested] if requested else []
+    done = []
+    for one in planned:
+        try:
+            compaction = Compaction.begin(table, one, merger_class)
+        except WriteConflict:
+            table.refresh()
+            continue
+        done.append(compaction.run(runner))
+    return done
 
 
 def _free_slices(table: OpenTable) -> list[FileSlice]:

@@ -390,6 +390,34 @@ class RowWriter:
 
         return self._write(self._changes_writer(make), Operation.DELETE)
 
+    def chosen_keys(self, record_keys: Keys | None, where: pc.Expression | str | None) -> list[str]:
+        """Return the given record keys; with a condition, the keys of the rows that match it.
+
+        Raises:
+            InvalidConfig, InvalidRecords: as for ``delete``.
+        """
+        columns, url = self._writer.schema, self._table.location.url
+        wanted = None
+        if record_keys is not None:
+            wanted = record_keys_of(record_keys, self._generator, columns, url)
+        if where is None:
+            return list(dict.fromkeys(wanted or ()))
+        stored = self._find_stored((), where, wanted)
+        keys: list[str] = pc.unique(stored.column(RECORD_KEY)).to_pylist()
+        return keys
+
+    def count_deletes(
+        self, record_keys: Keys | None, where: pc.Expression | str | None
+    ) -> dict[str, int]:
+        """Return the number of rows that ``delete`` would delete, by partition path."""
+        wanted = None
+        if record_keys is not None:
+            columns, url = self._writer.schema, self._table.location.url
+            wanted = record_keys_of(record_keys, self._generator, columns, url)
+        paths = self._find_stored((), where, wanted).column(PARTITION_PATH)
+        counted = pc.value_counts(paths.combine_chunks()).to_pylist()
+        return {one["values"]: one["counts"] for one in counted}
+
     def _find_stored(
         self,
         columns: Sequence[str],

@@ -1,0 +1,289 @@
+"""Searches every file of a table for record keys, to prove that records were erased.
+
+The search lists the storage, and not the timeline. So it also finds files that no query reads:
+older file slices, replaced file groups, files of failed writes, and the metadata table.
+
+============================ =====================================================================
+file                         what is compared with the keys
+============================ =====================================================================
+base file                    the record key of each row
+log file                     the record keys of rows and deletes; in a log of changes (CDC), texts
+metadata table               the record keys of the record index and secondary indexes, and texts
+timeline, archive, others    texts; these files contain no rows
+============================ =====================================================================
+
+A text is a value of a column, or a string in JSON or binary Avro. In JSON and Avro, keys of fewer
+than 7 bytes are not searched, because their bytes occur by chance.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.byte_strings import byte_strings
+from lakemark.codec.hfile.reader import HFileReader
+from lakemark.codec.varint import zigzag
+from lakemark.config.table_properties import SECONDARY_INDEX_PREFIX
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.execution.runner import Runner
+from lakemark.log.data_block import read_rows
+from lakemark.log.delete_block import read_deletes
+from lakemark.log.log_block import BlockType, LogBlock
+from lakemark.log.log_reader import read_blocks
+from lakemark.log.parquet_format import open_parquet
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.secondary_index import record_keys_in
+from lakemark.model.file_names import LogFileName
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.storage.storage import NotFound, ObjectInfo, Storage
+
+_HOODIE = ".hoodie/"
+_INDEX_RECORDS = f"{METADATA_FOLDER}/"
+_INDEX_TIMELINE = f"{METADATA_FOLDER}/.hoodie/"
+
+#: Files of one task. A Spark task costs about as much as reading some small files.
+_FILES_A_TASK = 16
+
+#: The shortest encoded text that is searched, in bytes: one unsigned integer of numpy.
+_LITERAL_BYTES = 8
+
+
+class Place(StrEnum):
+    """The kind of a file in which keys are searched; the values are shown to users."""
+
+    BASE_FILE = "base file"
+    LOG_FILE = "log file"
+    METADATA_TABLE = "metadata table"
+    OTHER = "timeline or other file"
+
+    @classmethod
+    def of(cls, path: str) -> Place:
+        """Return the kind of a file by its path below the table's root."""
+        if path.startswith(_INDEX_RECORDS) and not path.startswith(_INDEX_TIMELINE):
+            return cls.METADATA_TABLE
+        name = path.rpartition("/")[2]
+        if not path.startswith(_HOODIE) and LogFileName.parse(name) is not None:
+            return cls.LOG_FILE
+        is_base = not path.startswith(_HOODIE) and name.endswith(".parquet")
+        return cls.BASE_FILE if is_base else cls.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A file that contains at least one of the keys, or that cannot be read.
+
+    Attributes:
+        path: path of the file below the table's root.
+        place: what kind of file it is.
+        keys: the number of different keys that were found; 0 if the file is damaged or of an
+            unknown format, so that it may contain keys.
+    """
+
+    path: str
+    place: Place
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeySearch:
+    """The result of a search for record keys.
+
+    Attributes:
+        traces: the files that contain keys, or that cannot be read.
+        searched: the number of files that were searched, by kind.
+    """
+
+    traces: tuple[Trace, ...] = ()
+    searched: Mapping[Place, int] = field(default_factory=dict)
+
+
+def find_traces(storage: Storage, record_keys: Sequence[str], runner: Runner) -> KeySearch:
+    """Search every file of a table for record keys.
+
+    Args:
+        storage: the storage of the table, whose rows contain their record keys.
+        record_keys: the keys, as the table stores them.
+        runner: searches the files; each task gets the storage, the keys and some paths.
+
+    Raises:
+        StorageUnavailable: the store does not answer.
+    """
+    files = sorted(storage.list_tree(""), key=lambda info: info.path)
+    tasks = [files[at : at + _FILES_A_TASK] for at in range(0, len(files), _FILES_A_TASK)]
+    found = runner.map(_FileSearch(storage, tuple(record_keys)), tasks)
+    searched = Counter(Place.of(info.path) for info in files)
+    return KeySearch(tuple(one for traces in found for one in traces), searched)
+
+
+@dataclass(frozen=True)
+class _FileSearch:
+    """Searches files in a worker; can be pickled."""
+
+    storage: Storage
+    record_keys: tuple[str, ...]
+
+    def __call__(self, files: Sequence[ObjectInfo]) -> list[Trace]:
+        traces = (self._search(info, Place.of(info.path)) for info in files)
+        return [trace for trace in traces if trace is not None]
+
+    def _search(self, info: ObjectInfo, place: Place) -> Trace | None:
+        found: set[str] = set()
+        try:
+            for keys in self._keys_in(info, place):
+                found.update(keys)
+        except NotFound:
+            return None  # a writer has deleted the file
+        except (CorruptData, Unsupported, pa.ArrowException):
+            return Trace(info.path, place, len(found))
+        return Trace(info.path, place, len(found)) if found else None
+
+    def _keys_in(self, info: ObjectInfo, place: Place) -> Iterator[Iterable[str]]:
+        is_parquet = info.name.endswith(".parquet")
+        if LogFileName.parse(info.name) is not None:
+            yield from self._in_log(info, place)
+        elif place is Place.METADATA_TABLE and info.name.endswith(".hfile"):
+            with self.storage.open(info.path) as file:
+                yield from self._in_hfile(HFileReader(file, info.size_bytes, info.path), info.path)
+        elif is_parquet:
+            yield from self._in_parquet(info, None if place is Place.OTHER else [RECORD_KEY])
+        else:
+            yield self._literals.found_in(np.frombuffer(self.storage.read(info.path), np.uint8))
+
+    def _in_parquet(
+        self, info: ObjectInfo, columns: Sequence[str] | None
+    ) -> Iterator[Iterable[str]]:
+        with self.storage.open(info.path) as file, closing(open_parquet(file)) as parquet:
+            for batch in parquet.iter_batches(columns=columns):
+                yield from self._in_rows(pa.Table.from_batches([batch]))
+
+    def _in_log(self, info: ObjectInfo, place: Place) -> Iterator[Iterable[str]]:
+        with self.storage.open(info.path) as file:
+            for block in read_blocks(file, info.size_bytes, info.path):
+                yield from self._in_block(block, place)
+
+    def _in_block(self, block: LogBlock, place: Place) -> Iterator[Iterable[str]]:
+        match block.type:
+            case BlockType.COMMAND:
+                return
+            case BlockType.CORRUPT:
+                raise block.corrupt(expected="a whole block", actual="a torn block")
+            case BlockType.DELETE:
+                yield self._equal(read_deletes(block).record_keys)
+            case BlockType.HFILE_DATA if place is Place.METADATA_TABLE:
+                content = block.content
+                reader = HFileReader(content.open(), content.size_bytes, block.path)
+                yield from self._in_hfile(reader, block.path)
+            case BlockType.CDC_DATA:
+                yield from self._in_rows(read_rows(block))
+            case _:
+                yield from self._in_rows(read_rows(block, [RECORD_KEY]))
+
+    def _in_hfile(self, reader: HFileReader, path: str) -> Iterator[Iterable[str]]:
+        """Search the keys of an HFile for record keys, and its values for texts."""
+        for keys, values in reader.scan():
+            names = keys.cast(pa.string())
+            yield self._equal(names)
+            if SECONDARY_INDEX_PREFIX in path:
+                yield self._equal(record_keys_in(names, path))
+            data = byte_strings(values)
+            yield self._literals.found_in(data.data[: data.offsets[-1]])
+
+    def _in_rows(self, rows: pa.Table) -> Iterator[Iterable[str]]:
+        """Search the record keys of rows, or all texts of rows without record keys."""
+        if RECORD_KEY in rows.column_names:
+            yield self._equal(rows.column(RECORD_KEY))
+            return
+        for column in rows.columns:
+            for chunk in column.chunks:
+                for texts in _texts_in(chunk):
+                    yield from self._in_texts(texts)
+
+    def _in_texts(self, texts: pa.Array) -> Iterator[Iterable[str]]:
+        if pa.types.is_string(texts.type):
+            yield self._equal(texts)
+        data = byte_strings(texts.cast(pa.binary()))
+        yield self._literals.found_in(data.data[: data.offsets[-1]])
+
+    def _equal(self, values: pa.Array | pa.ChunkedArray) -> list[str]:
+        matching: list[str] = values.filter(pc.is_in(values, value_set=self._wanted)).to_pylist()
+        return matching
+
+    @cached_property
+    def _wanted(self) -> pa.StringArray:
+        return pa.array(self.record_keys, pa.string())
+
+    @cached_property
+    def _literals(self) -> _Literals:
+        return _Literals.of(self.record_keys)
+
+
+@dataclass(frozen=True)
+class _Literals:
+    """The encodings of keys as strings, which are searched in bytes.
+
+    Attributes:
+        by_start: the literals and their keys, by the integer of their first 8 bytes.
+    """
+
+    by_start: Mapping[int, Sequence[tuple[bytes, str]]]
+
+    @classmethod
+    def of(cls, record_keys: Iterable[str]) -> _Literals:
+        by_start: dict[int, list[tuple[bytes, str]]] = defaultdict(list)
+        for key in record_keys:
+            for literal in _literals_of(key):
+                if len(literal) >= _LITERAL_BYTES:
+                    start = int.from_bytes(literal[:_LITERAL_BYTES], "little")
+                    by_start[start].append((literal, key))
+        return cls(by_start)
+
+    def found_in(self, data: npt.NDArray[np.uint8]) -> set[str]:
+        """Return the keys that the bytes contain as strings.
+
+        Every 8 bytes are compared as one integer with the starts of all literals, so that the time
+        does not grow with the number of keys.
+        """
+        found: set[str] = set()
+        starts = np.fromiter(self.by_start, np.uint64, len(self.by_start))
+        for shift in range(_LITERAL_BYTES):
+            words = data[shift : len(data) - (len(data) - shift) % _LITERAL_BYTES]
+            integers = words.view("<u8")
+            for at in np.flatnonzero(np.isin(integers, starts)):
+                begin = shift + int(at) * _LITERAL_BYTES
+                for literal, key in self.by_start[int(integers[at])]:
+                    if data[begin : begin + len(literal)].tobytes() == literal:
+                        found.add(key)
+        return found
+
+
+def _literals_of(key: str) -> set[bytes]:
+    """Return a key as a string in JSON, with and without escapes, and in binary Avro."""
+    text = key.encode()
+    json_texts = {json.dumps(key).encode(), json.dumps(key, ensure_ascii=False).encode()}
+    return {*json_texts, zigzag(len(text)) + text}
+
+
+def _texts_in(values: pa.Array) -> Iterator[pa.Array]:
+    """Yield the strings and byte strings of an array, at any depth."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        yield values
+    elif pa.types.is_struct(kind):
+        for child in values.flatten():
+            yield from _texts_in(child)
+    elif pa.types.is_map(kind):
+        yield from _texts_in(values.keys)
+        yield from _texts_in(values.items)
+    elif pa.types.is_list(kind):
+        yield from _texts_in(values.flatten())

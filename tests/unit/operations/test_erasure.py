@@ -1,0 +1,200 @@
+"""An erasure removes every stored copy of some records, and finds copies that it cannot remove."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lakemark
+from lakemark.codec.hfile.reader import HFileReader
+from lakemark.operations.key_traces import Place
+from tests.depth import examples
+from tests.unit.operations.tables import FAST, contents, create, reopen, rows
+
+KEYS = [f"customer-{number:03}" for number in range(12)]
+ERASED = [KEYS[3], KEYS[8]]
+REGIONS = ("north", "south")
+
+
+def upserted(numbers: range | list[int], ts: int) -> pa.Table:
+    return rows(*((KEYS[n], REGIONS[n % 2], ts, n) for n in numbers))
+
+
+def indexed_table(path: Path, table_type: str) -> lakemark.Table:
+    """Create a table whose keys are in old slices, logs, both indexes and statistics."""
+    table = lakemark.create(
+        path,
+        schema=upserted([], 0).schema,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        table_type=table_type,
+        index="lookup",
+        multi_writer=FAST,
+    )
+    table.upsert(upserted(range(12), 1))
+    table.create_index("record_index")
+    table.create_index("by_region", column="region")
+    table.upsert(upserted(range(10), 2))
+    return table
+
+
+def files_with(path: Path, text: str) -> list[str]:
+    """Return the files that contain a text, by a search that shares no code with lakemark's."""
+    return [
+        str(file.relative_to(path))
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and text in readable(file)
+    ]
+
+
+def readable(file: Path) -> str:
+    if file.suffix == ".parquet":
+        return str(pq.read_table(file).to_pylist()) + str(pq.read_metadata(file).metadata)
+    if file.suffix == ".hfile":
+        with file.open("rb") as opened:
+            reader = HFileReader(opened, file.stat().st_size, str(file))
+            return str([(keys.to_pylist(), values.to_pylist()) for keys, values in reader.scan()])
+    return file.read_bytes().decode("latin-1")
+
+
+@pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
+def test_no_file_contains_an_erased_record(tmp_path: Path, table_type: str) -> None:
+    path = tmp_path / "orders"
+    table = indexed_table(path, table_type)
+    planned = table.erase(ERASED, dry_run=True)
+    places = {trace.place for trace in planned.traces}
+    expected = {Place.BASE_FILE, Place.METADATA_TABLE}
+    assert places == (expected | {Place.LOG_FILE} if table_type == "merge_on_read" else expected)
+    assert set(files_with(path, ERASED[0])) <= {trace.path for trace in planned.traces}
+    assert len(contents(table)) == 12
+
+    erasure = table.erase(ERASED)
+    assert erasure.is_complete
+    assert (erasure.keys, erasure.deleted) == (2, 2)
+    assert not files_with(path, ERASED[0])
+    assert not files_with(path, ERASED[1])
+    assert contents(table).keys() == {*KEYS} - {*ERASED}
+    assert not table.metadata_differences()
+    assert {index.partition for index in reopen(str(path)).indexes} >= {"record_index"}
+
+
+def test_a_key_without_a_row_is_erased_from_older_files(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    table = create(str(path))
+    table.upsert(upserted(range(12), 1))
+    table.delete(ERASED)
+    table.compact()
+    assert files_with(path, ERASED[0])
+    erasure = table.erase(ERASED)
+    assert (erasure.is_complete, erasure.deleted) == (True, 0)
+    assert not files_with(path, ERASED[0])
+    assert table.erase(ERASED).instants == (), "nothing is left to do"
+
+
+def test_a_condition_selects_the_keys_of_current_rows(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    table = create(str(path))
+    table.upsert(upserted(range(12), 1))
+    table.upsert(upserted([4], 2))
+    erasure = table.erase(where="v = 4 or v = 5")
+    assert (erasure.keys, erasure.is_complete) == (2, True)
+    assert contents(table).keys() == {*KEYS} - {KEYS[4], KEYS[5]}
+    with pytest.raises(lakemark.InvalidConfig, match="keys=… or where=…"):
+        table.erase()
+
+
+def test_a_savepoint_that_keeps_a_record_is_named_before_anything_changes(tmp_path: Path) -> None:
+    table = create(str(tmp_path / "orders"))
+    table.upsert(upserted(range(12), 1))
+    kept = table.savepoint()
+    with pytest.raises(lakemark.Refused, match=f"savepoint of {kept} .* delete the savepoint"):
+        table.erase(ERASED)
+    assert contents(table).keys() == {*KEYS}
+    table.delete_savepoint(kept)
+    assert table.erase(ERASED).is_complete
+
+
+def test_a_file_outside_of_the_table_is_reported(tmp_path: Path) -> None:
+    """No service may delete a file that no commit has written."""
+    path = tmp_path / "orders"
+    table = create(str(path))
+    table.upsert(upserted(range(12), 1))
+    stored = next(
+        file
+        for file in sorted(path.glob("north/*.parquet"))
+        if KEYS[8] in pq.read_table(file)["id"].to_pylist()
+    )
+    foreign = {
+        "south/copy.parquet": stored.read_bytes(),
+        ".hoodie/note.json": json.dumps({"deleted": KEYS[3]}).encode(),
+        "south/torn.parquet": b"PAR1",
+    }
+    for name, content in foreign.items():
+        (path / name).write_bytes(content)
+    erasure = table.erase(ERASED)
+    assert not erasure.is_complete
+    left = {trace.path: trace.keys for trace in erasure.traces}
+    assert left == {"south/copy.parquet": 1, ".hoodie/note.json": 1, "south/torn.parquet": 0}
+
+
+def test_tables_without_record_keys_in_their_rows_are_refused(tmp_path: Path) -> None:
+    table = lakemark.create(
+        tmp_path / "orders",
+        schema=upserted([], 0).schema,
+        record_key="id",
+        table_type="copy_on_write",
+        meta_columns=False,
+    )
+    table.upsert(upserted(range(3), 1))
+    with pytest.raises(lakemark.Unsupported, match=r"Table\.delete"):
+        table.erase([KEYS[0]])
+
+
+ACTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("upsert"), st.sets(st.integers(0, 11), min_size=1)),
+        st.tuples(st.just("delete"), st.sets(st.integers(0, 11), min_size=1)),
+        st.tuples(st.sampled_from(["compact", "clean", "overwrite"]), st.just({0, 1, 2})),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(
+    acts=ACTS,
+    erased=st.sets(st.integers(0, 11), min_size=1, max_size=3),
+    table_type=st.sampled_from(["merge_on_read", "copy_on_write"]),
+)
+@settings(max_examples=examples(12))
+def test_after_any_history_only_the_erased_records_are_gone(
+    tmp_path_factory: pytest.TempPathFactory,
+    acts: list[tuple[str, set[int]]],
+    erased: set[int],
+    table_type: str,
+) -> None:
+    path = tmp_path_factory.mktemp("history") / "orders"
+    table = create(str(path), table_type.upper())
+    for ts, (act, numbers) in enumerate(acts, start=1):
+        match act:
+            case "upsert":
+                table.upsert(upserted(sorted(numbers), ts))
+            case "delete":
+                table.delete([KEYS[n] for n in sorted(numbers)])
+            case "overwrite":
+                table.insert_overwrite(upserted(sorted(numbers), ts))
+            case "compact" if table_type == "merge_on_read":
+                table.compact()
+            case _:
+                table.clean(retain_commits=1)
+    before, keys = contents(table), [KEYS[n] for n in sorted(erased)]
+    assert table.erase(keys).is_complete
+    assert contents(table) == {key: row for key, row in before.items() if key not in keys}
+    assert not any(files_with(path, key) for key in keys)

@@ -1,0 +1,142 @@
+"""``lakemark table delete`` prints what it would delete, deletes rows, or erases every copy."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakemark
+from sinks.dead_letters import KEY_FIELDS
+from streamer.cli import FAILED, MISUSED, OK, main
+from streamer.commands.table_delete import NOT_ERASED
+from tests.unit.operations.tables import FAST, contents, create, rows
+from transforms.rejects import REJECTS_SCHEMA
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> lakemark.Table:
+    made = create(str(tmp_path / "orders"), buckets=1)
+    made.upsert(rows(*((f"order-{n}", "north" if n % 2 else "south", 1, n) for n in range(6))))
+    return made
+
+
+def run(*words: str) -> int:
+    return main(["table", "delete", *words, "--clock-skew-ms", "0", "--json"])
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def certificates(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    text, listed, decoder = capsys.readouterr().out.strip(), [], json.JSONDecoder()
+    while text:
+        one, end = decoder.raw_decode(text)
+        listed.append(one)
+        text = text[end:].strip()
+    return listed
+
+
+def test_rows_are_counted_and_deleted(
+    table: lakemark.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = (table.location, "--where", "v >= 3")
+    expected = [{"partition": "north", "rows": 2}, {"partition": "south", "rows": 1}]
+    assert run(*command) == OK
+    assert printed(capsys) == [{"instant": None, **one} for one in expected]
+    assert len(contents(table)) == 6
+    assert run(*command, "--key", "order-3", "--key", "order-4", "--run") == OK
+    deleted = printed(capsys)
+    assert [(one["partition"], one["rows"]) for one in deleted] == [("north", 1), ("south", 1)]
+    assert all(one["instant"] for one in deleted)
+    assert contents(table).keys() == {f"order-{n}" for n in (0, 1, 2, 5)}
+    assert run(*command, "--key", "order-3", "--run") == OK
+    assert printed(capsys) == []
+
+
+def test_keys_come_from_a_file_or_the_standard_input(
+    table: lakemark.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys.txt"
+    file.write_text("order-0\n\norder-1\nabsent\n")
+    assert run(table.location, "--keys", str(file), "--run") == OK
+    monkeypatch.setattr("sys.stdin", io.StringIO("order-2"))
+    assert run(table.location, "--keys", "-", "--key", "order-3", "--run") == OK
+    assert contents(table).keys() == {"order-4", "order-5"}
+
+
+def test_wrong_arguments_are_refused(
+    table: lakemark.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, reason in (
+        ([], "needs --key, --keys or --where"),
+        (["--keys", str(tmp_path / "none")], "cannot be read"),
+        (["--where", "nothing = 1"], "nothing"),
+        (["--key", "a", "--dead-letters", "x"], "needs --erase"),
+    ):
+        assert run(table.location, *words, "--run") == MISUSED
+        assert reason in capsys.readouterr().err
+    absent = ["--key", "a", "--erase", "--dead-letters", str(tmp_path / "none")]
+    assert run(table.location, *absent) == FAILED
+    assert run(table.location, "--key", "a", "--erase", "--dead-letters", table.location) == MISUSED
+    assert "is not a dead-letter table" in capsys.readouterr().err
+    assert len(contents(table)) == 6
+
+
+def test_erase_removes_the_records_from_the_table_and_its_dead_letters(
+    table: lakemark.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    letters = dead_letters(table, b'{"id": "order-1"}', b'{"id": "order-2"}', b"order-1;x")
+    command = (table.location, "--key", "order-1", "--erase")
+    assert run(*command) == OK
+    planned = certificates(capsys)
+    assert [(one["table"], one["record_keys"]) for one in planned] == [
+        (table.location, 1),
+        (letters.location, 2),
+    ]
+    assert all(one["files"] for one in planned)
+    assert len(contents(table)) == 6
+
+    assert run(*command, "--run") == OK
+    done = certificates(capsys)
+    assert [one["result"] for one in done] == ["no file contains one of the record keys"] * 2
+    assert [one["deleted_rows"] for one in done] == [1, 2]
+    assert all(not one["files"] and one["searched_files"]["base file"] for one in done)
+    assert "order-1" not in contents(table)
+    left = lakemark.open(letters.location).scan(columns=["value"]).to_table()
+    assert left["value"].to_pylist() == [b'{"id": "order-2"}']
+
+
+def test_erase_fails_if_a_file_still_contains_a_record(
+    table: lakemark.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = next(Path(table.location).glob("north/*.parquet"))
+    (base.parent / "copy.parquet").write_bytes(base.read_bytes())
+    assert run(table.location, "--key", "order-1", "--erase", "--run") == NOT_ERASED
+    (one,) = certificates(capsys)
+    assert [file["file"] for file in one["files"]] == ["north/copy.parquet"]
+    assert one["result"] == "1 file contains record keys, or cannot be read"
+
+
+def dead_letters(table: lakemark.Table, *values: bytes) -> lakemark.Table:
+    made = lakemark.create(
+        f"{table.location}_dead_letters",
+        schema=REJECTS_SCHEMA,
+        record_key=list(KEY_FIELDS),
+        merge_mode="COMMIT_TIME_ORDERING",
+        buckets=1,
+        multi_writer=FAST,
+    )
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    given = [
+        {"topic": "orders", "partition": 0, "offset": n, "timestamp": moment, "value": value}
+        for n, value in enumerate(values)
+    ]
+    made.upsert(pa.Table.from_pylist(given, schema=REJECTS_SCHEMA))
+    return made
