@@ -32,7 +32,9 @@ from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.transaction.rollback_checks import check_no_restore
 
 #: Keeps only the newest slice of each file group, even if no commit followed the last clean.
-_ONLY_NEWEST = CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1, every_commits=0)
+_ONLY_NEWEST = CleaningPolicy(
+    Retention.FILE_VERSIONS, file_versions=1, every_commits=0, ends_time_travel=True
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,9 @@ class CleaningPolicy:
         empty_clean_after_h: if there was no clean for this many hours and there is nothing to
             delete, record an empty clean. Then the next plan need not read all partitions. None
             means never (``hoodie.write.empty.clean.interval.hours``).
+        ends_time_travel: with ``FILE_VERSIONS``, whether the clean records that queries can no
+            longer travel to earlier commits. Otherwise such queries miss the deleted rows, also in
+            Apache Hudi, because this policy has no earliest commit to retain.
     """
 
     retention: Retention = Retention.COMMITS
@@ -59,6 +62,7 @@ class CleaningPolicy:
     file_versions: int = 3
     every_commits: int = 1
     empty_clean_after_h: float | None = None
+    ends_time_travel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,13 @@ def earliest_retained(
         clock: the timeline's clock.
     """
     commits = commits_by_request(timeline)
-    chosen = _first_retained(commits, policy, now, clock)
+    return _before_pending(timeline, commits, _first_retained(commits, policy, now, clock))
+
+
+def _before_pending(
+    timeline: Timeline, commits: Sequence[Instant], chosen: Instant | None
+) -> Instant | None:
+    """Return the chosen commit, or the newest commit before a pending write that is older."""
     pending = next((i for i in timeline.pending() if i.action.is_write), None)
     if chosen is None or pending is None or chosen.requested_at <= pending.requested_at:
         return chosen
@@ -131,6 +141,8 @@ def plan(
             if names:
                 files[partition] = (*files.get(partition, ()), *names)
     commits = commits_by_request(timeline)
+    if by_versions and policy.ends_time_travel:
+        earliest = _before_pending(timeline, commits, commits[-1] if commits else None)
     return CleanPlan(
         policy=policy.retention.value,
         files=files,

@@ -85,6 +85,18 @@ def test_no_file_contains_an_erased_record(tmp_path: Path, table_type: str) -> N
     assert {index.partition for index in reopen(str(path)).indexes} >= {"record_index"}
 
 
+def test_queries_cannot_travel_to_the_time_before_an_erasure(tmp_path: Path) -> None:
+    """They would silently miss rows of other keys, whose older files were cleaned."""
+    table = create(str(tmp_path / "orders"), "COPY_ON_WRITE")
+    before = table.upsert(upserted(range(12), 1)).instant
+    table.erase(ERASED)
+    after = table.upsert(upserted([1], 2)).instant
+    for one in (table, reopen(table.location)):
+        with pytest.raises(lakemark.InvalidConfig, match="earliest readable instant"):
+            one.scan(lakemark.Snapshot(before))
+        assert one.scan(lakemark.Snapshot(after)).to_table().num_rows == 10
+
+
 def test_a_key_without_a_row_is_erased_from_older_files(tmp_path: Path) -> None:
     path = tmp_path / "orders"
     table = create(str(path))
