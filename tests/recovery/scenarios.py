@@ -47,6 +47,8 @@ from lakemark.operations.create import create_on
 from lakemark.operations.create_index import create_index
 from lakemark.operations.drop_index import drop_index
 from lakemark.operations.duplicate_keys import Duplicates
+from lakemark.operations.erasure import erase_records
+from lakemark.operations.key_traces import find_traces
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.partition_deletion import match_partitions
@@ -664,6 +666,15 @@ def delete_partition_once(to: TableWriter) -> None:
         program.delete_partitions(match_partitions(to.table, ["north"]))
 
 
+def erase_record(to: TableWriter) -> None:
+    program = RowWriter(to.table, runner=LocalRunner(1))
+    erase_records(to.table, program, ["a"])
+
+
+def has_erased_record(table: OpenTable) -> bool:
+    return not find_traces(table.storage, ["a"], LocalRunner(1)).traces
+
+
 def _as_given(rows: Iterable[Row]) -> pa.Table:
     listed = [{"id": row.id, "region": row.region, "ts": row.ts, "v": row.v} for row in rows]
     return pa.Table.from_pylist(listed, schema=SCHEMA)
@@ -1121,6 +1132,14 @@ SCENARIOS: dict[str, Scenario] = {
         then(committed(2, indexes=INDEXES), with_deleted_partition, third),
         clean_it,
         count_of(Action.CLEAN),
+    ),
+    "erasure of a record with a record index": TableScenario(
+        looked_up(2, indexes=_INDEXES),
+        erase_record,
+        has_erased_record,
+        _OF_DELETION,
+        makes_metadata=True,
+        looks_up=True,
     ),
     "row moves to another partition": TableScenario(
         looked_up(1), move_row, has_ingested(2), _OF_MOVE, looks_up=True, global_keys=True

@@ -156,6 +156,32 @@ def test_a_file_outside_of_the_table_is_reported(tmp_path: Path) -> None:
     assert left == {"south/copy.parquet": 1, ".hoodie/note.json": 1, "south/torn.parquet": 0}
 
 
+def test_the_change_data_of_the_deletion_stays_until_the_file_group_is_rewritten(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "orders"
+    table = lakemark.create(
+        path,
+        schema=upserted([], 0).schema,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        table_type="copy_on_write",
+        buckets=1,
+        cdc="data_before_after",
+        multi_writer=FAST,
+    )
+    table.upsert(upserted(range(12), 1))
+    table.upsert(upserted(range(12), 2))
+    erasure = table.erase(ERASED)
+    logs = [*files_with(path, ERASED[1]), *files_with(path, ERASED[0])]
+    assert [trace.path for trace in erasure.traces] == logs
+    assert [name.endswith(".cdc") for name in logs] == [True, True]
+    table.upsert(upserted([1, 2], 3))
+    assert table.erase(ERASED).is_complete
+    assert not files_with(path, ERASED[0])
+
+
 def test_tables_without_record_keys_in_their_rows_are_refused(tmp_path: Path) -> None:
     table = lakemark.create(
         tmp_path / "orders",
