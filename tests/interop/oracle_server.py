@@ -66,6 +66,29 @@ _ORACLE_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+#: Apache Hudi divides much of its work into 60 to 200 tasks by default, even if there are ten rows.
+#: Without these settings, its tasks took most of the time of a query or write of a small table.
+_FEW_TASKS = dict.fromkeys(
+    [
+        "hoodie.global.index.reconcile.parallelism",
+        "hoodie.global.simple.index.parallelism",
+        "hoodie.simple.index.parallelism",
+        "hoodie.finalize.write.parallelism",
+        "hoodie.markers.delete.parallelism",
+        "hoodie.rollback.parallelism",
+        "hoodie.file.listing.parallelism",
+        "hoodie.metadata.max.init.parallelism",
+        "hoodie.metadata.index.bloom.filter.parallelism",
+        "hoodie.metadata.index.column.stats.parallelism",
+        "hoodie.metadata.index.partition.stats.parallelism",
+        "hoodie.metadata.index.secondary.parallelism",
+        "hoodie.metadata.record.preparation.parallelism",
+        "hoodie.metadata.repartition.default.partitions",
+        "hoodie.metadata.repartition.min.partitions.threshold",
+    ],
+    "2",
+)
+
 Options = Mapping[str, str]
 
 
@@ -104,6 +127,8 @@ def start_session(driver_memory: str, timezone: str) -> SparkSession:
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
     spark = builder.config("spark.driver.memory", driver_memory).getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
+    for key, value in _FEW_TASKS.items():  # for SQL; other operations do not read them here
+        spark.conf.set(key, value)
     _load_metadata_payload(spark)
     return spark
 
@@ -168,12 +193,13 @@ class ApacheHudi:
     def read(self, path: str, query_type: str, options: Options, answer_path: str) -> None:
         """Write the rows of a query, meta columns included, to ``answer_path``."""
         reader = self.spark.read.format("hudi").option("hoodie.datasource.query.type", query_type)
-        save_rows(reader.options(**options).load(path), answer_path)
+        save_rows(reader.options(**{**_FEW_TASKS, **options}).load(path), answer_path)
 
     def write(self, path: str, rows_path: str, operation: str, options: Options, mode: str) -> None:
         """Write the rows in ``rows_path`` as one commit; the first one creates the table."""
         writer = self.spark.read.parquet(rows_path).write.format("hudi").mode(mode)
-        writer.options(**options).option("hoodie.datasource.write.operation", operation).save(path)
+        writer = writer.options(**{**_FEW_TASKS, **options})
+        writer.option("hoodie.datasource.write.operation", operation).save(path)
 
     def sql(self, statement: str, answer_path: str | None = None) -> None:
         """Run a statement, and write the rows of a query or ``CALL`` to ``answer_path``."""
@@ -251,7 +277,7 @@ class ApacheHudi:
         return self._jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
             self.spark._jsparkSession,
             path,
-            to_scala({**kept, **options}),
+            to_scala({**_FEW_TASKS, **kept, **options}),
             self._jvm.scala.Option.empty(),
         )
 
