@@ -21,6 +21,7 @@ from transforms.steps.add import Add
 from transforms.steps.cast import Cast
 from transforms.steps.chain import InvalidStep, TransformChain
 from transforms.steps.columns import Drop, Flatten, Rename, Select
+from transforms.steps.debezium import Debezium
 from transforms.steps.explode import Explode
 from transforms.steps.expression import parse_expression
 from transforms.steps.filter import Filter
@@ -166,6 +167,30 @@ class ExplodeStep(Section):
     def transform(self) -> Transform:
         """Return the step."""
         return Explode(self.column, self.position, self.keep_empty)
+
+
+class DebeziumStep(Section):
+    """Replaces the change events of Debezium by the rows that they change.
+
+    The columns of ``after`` come first; deletions have the values of ``before``. Then come the
+    other fields of the event, such as ``_op`` and ``_ts_ms``. With ``table.delete_when: {field:
+    _op, value: d}``, a deletion deletes its row. See [Change events of
+    Debezium](debezium.md).
+    """
+
+    step: Literal["debezium"]
+    """The kind of the step."""
+
+    envelope: _Name | None = None
+    """The column that contains the event: ``payload`` if the messages contain their schema. By
+    default, ``before``, ``after`` and ``op`` are columns."""
+
+    prefix: Annotated[str, Field(pattern=r"^\w*$")] = "_"
+    """The text before the names of the fields other than ``before`` and ``after``."""
+
+    def transform(self) -> Transform:
+        """Return the step."""
+        return Debezium(self.envelope, self.prefix)
 
 
 class FilterStep(Section):
@@ -332,6 +357,7 @@ AnyStep = Annotated[
     | CastStep
     | FlattenStep
     | ExplodeStep
+    | DebeziumStep
     | FilterStep
     | AddStep
     | HashStep
