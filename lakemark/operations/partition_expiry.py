@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 
 from lakemark.errors import InvalidConfig
-from lakemark.model.action import COMMITS
+from lakemark.model.action import COMMITS, Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_slice import join
 from lakemark.operations.open_table import OpenTable
@@ -15,10 +15,13 @@ from lakemark.operations.partition_deletion import ChoosePartitions
 from lakemark.services.partition_lifetime import (
     ExpireBy,
     PartitionLifetime,
+    end_of_lifetimes,
     expired_partitions,
     last_commits,
     last_emptied,
     last_logged,
+    logs_of_archived_commits,
+    written_again,
 )
 from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound
@@ -43,39 +46,75 @@ def find_expired(
         now: returns the current time.
 
     Raises:
-        InvalidConfig: the table is not partitioned.
+        InvalidConfig: the table is not partitioned. The returned function raises ``CorruptData`` if
+            a commit or the archive is damaged, and ``SnapshotChanged`` if the archive is rewritten.
     """
     if not (table.properties.partition_fields or table.properties.partition_expressions):
         message = f"table {table.location.url} is not partitioned, so that no partition expires"
         raise InvalidConfig(message)
 
     def choose(view: FileSystemView) -> list[str]:
-        if lifetime.by is ExpireBy.COMMIT:
-            began = _last_commits(table, view)
-        else:
-            began = _creations(table, view)
-        return expired_partitions(began, lifetime, now(), table.store.clock)
+        end = end_of_lifetimes(lifetime, now(), table.store.clock)
+        find = _last_commits if lifetime.by is ExpireBy.COMMIT else _creations
+        return expired_partitions(find(table, view, end), end)
 
     return choose
 
 
-def _last_commits(table: OpenTable, view: FileSystemView) -> Mapping[str, str]:
+def _last_commits(table: OpenTable, view: FileSystemView, end: str) -> Mapping[str, str]:
+    """Return when the last commit to each partition was requested.
+
+    In table version 6, neither the name of a log nor an active commit shows which archived commit
+    wrote the log. Then the time at which the file was changed last shows when the commit was
+    written. Apache Hudi considers only the instants in the names of files.
+    """
     found = last_commits(view)
     if not table.version.logs_name_their_slice:
         return found
-    logged = last_logged(view, _commits(table, view))
-    return {path: max(time, logged.get(path, "")) for path, time in found.items()}
+    commits = _commits(table, view)
+    logged = last_logged(view, commits)
+    found = {path: max(time, logged.get(path, "")) for path, time in found.items()}
+    active = {stat.path or "" for metadata in commits.values() for stat in metadata.write_stats}
+    for path in [path for path, time in found.items() if time < end]:
+        logs = logs_of_archived_commits(view, path, active)
+        found[path] = max(found[path], _last_change(table, path, logs))
+    return found
 
 
-def _creations(table: OpenTable, view: FileSystemView) -> Mapping[str, str]:
+def _last_change(table: OpenTable, path: str, names: Collection[str]) -> str:
+    """Return when some files of a partition were changed last, as an instant time; "" if never."""
+    listed = table.storage.list_folder(path)[1] if names else []
+    times = (info.modified_at for info in listed if info.name in names)
+    return max(map(table.store.clock.format, times), default="")
+
+
+def _creations(table: OpenTable, view: FileSystemView, end: str) -> Mapping[str, str]:
+    """Return when those partitions were created that were created before ``end``."""
     paths = sorted({one.group.partition_path for one in view.latest_slices()})
     created = request_all(table.storage, lambda path: _read_creation(table, path), paths)
-    emptied = last_emptied(_commits(table, view))
-    return {
-        path: max(time, emptied.get(path, ""))
-        for path, time in zip(paths, created, strict=True)
-        if time is not None
-    }
+    times = zip(paths, created, strict=True)
+    old = {path: time for path, time in times if time is not None and time < end}
+    if not old:
+        return old
+    commits = _commits(table, view)
+    replacing = commits | _archived_replacements(table, view, min(old.values()))
+    for path, emptied_at in last_emptied(replacing).items():
+        if path in old and emptied_at > old[path]:
+            old[path] = written_again(path, emptied_at, view, commits)
+    return old
+
+
+def _archived_replacements(
+    table: OpenTable, view: FileSystemView, since: str
+) -> dict[str, CommitMetadata]:
+    """Return the metadata of the archived replace commits that were requested since a time."""
+    timeline = view.timeline
+    if not timeline.has_history or (timeline.start is not None and timeline.start <= since):
+        return {}
+    archived = table.store.load_archived()
+    found = (i for i in archived.instants(since) if i.action is Action.REPLACE_COMMIT)
+    read = ((i.requested_at, archived.read_commit(i)) for i in found)
+    return {requested_at: metadata for requested_at, metadata in read if metadata is not None}
 
 
 def _read_creation(table: OpenTable, path: str) -> str | None:

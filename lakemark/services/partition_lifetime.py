@@ -6,7 +6,7 @@ Hudi 1.2.0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,6 +20,9 @@ from lakemark.view.file_system_view import FileSystemView
 #: Partitions that one commit deletes at most
 #: (``hoodie.partition.ttl.strategy.max.delete.partitions``).
 MAX_EXPIRED = 1000
+
+#: No instant time is earlier.
+_FIRST_TIME = "1970"
 
 
 class ExpireBy(StrEnum):
@@ -79,43 +82,89 @@ def last_logged(view: FileSystemView, commits: Mapping[str, CommitMetadata]) -> 
     times: dict[str, str] = {}
     for instant in view.timeline.completed(*COMMITS):
         metadata = commits[instant.requested_at]
-        for stat in metadata.write_stats if metadata.may_change_schema else ():
-            path = stat.partition_path or ""
+        for path in _written(metadata) if metadata.may_change_schema else ():
             times[path] = max(times.get(path, ""), instant.requested_at)
     return times
 
 
-def last_emptied(commits: Mapping[str, CommitMetadata]) -> dict[str, str]:
-    """Return the requested time of the last active commit that deleted each partition.
-
-    The metafile of a deleted partition stays, so that it shows an earlier creation than that of the
-    rows that were written since.
+def logs_of_archived_commits(view: FileSystemView, path: str, active: Collection[str]) -> set[str]:
+    """Return the names of a partition's newest logs that no active commit wrote (version 6).
 
     Args:
-        commits: the metadata of the active commits, by requested time.
+        view: the file groups.
+        path: the partition.
+        active: the paths of the files that active commits wrote.
+    """
+    logs = (log for one in view.latest_slices(path) for log in one.logs)
+    return {str(log.name) for log in logs if log.path not in active}
+
+
+def last_emptied(commits: Mapping[str, CommitMetadata]) -> dict[str, str]:
+    """Return the requested time of the last of some commits that deleted each partition.
+
+    The metafile of a deleted partition stays until a clean deletes it. So it may show an earlier
+    creation than that of the rows that were written since.
+
+    Args:
+        commits: the metadata of the commits, by requested time.
     """
     times: dict[str, str] = {}
     for requested_at, metadata in commits.items():
-        written = {stat.partition_path or "" for stat in metadata.write_stats}
-        for path in metadata.replaced_partitions - written:
+        for path in metadata.replaced_partitions - _written(metadata):
             times[path] = max(times.get(path, ""), requested_at)
     return times
 
 
-def expired_partitions(
-    began: Mapping[str, str], lifetime: PartitionLifetime, now: datetime, clock: TimelineClock
-) -> list[str]:
-    """Return at most ``MAX_EXPIRED`` partitions whose lifetime has ended, the oldest first.
+def written_again(
+    path: str, emptied_at: str, view: FileSystemView, commits: Mapping[str, CommitMetadata]
+) -> str:
+    """Return when rows were written to a partition again, after a commit had deleted it.
+
+    If that commit is archived, the commits after it may be archived, too. Then the oldest file
+    slice that was not cleaned shows the time. This is never too early, so no partition expires too
+    early, but a partition that is often updated expires late.
 
     Args:
-        began: the time at which the lifetime of each partition began, as an instant time.
+        path: the partition.
+        emptied_at: the requested time of the commit that deleted it.
+        view: the file groups.
+        commits: the metadata of the active commits, by requested time.
+    """
+    if emptied_at in commits:
+        later = (at for at, metadata in commits.items() if path in _written(metadata))
+        times = [at for at in later if at > emptied_at]
+    else:
+        times = [one.base_instant for group in view.file_groups(path) for one in group.slices]
+    return min(times, default=emptied_at)
+
+
+def end_of_lifetimes(lifetime: PartitionLifetime, now: datetime, clock: TimelineClock) -> str:
+    """Return the instant time before which a lifetime must have begun to have ended now.
+
+    Args:
         lifetime: how long the rows are kept.
         now: the current time.
         clock: the timeline's clock.
     """
     try:
-        end = clock.format(now - lifetime.older_than)
+        return clock.format(now - lifetime.older_than)
     except OverflowError:
-        return []  # the lifetime is longer than the time since the year 1
-    expired = sorted((time, path) for path, time in began.items() if time < end)
+        return ""  # the lifetime is longer than the time since the year 1
+
+
+def expired_partitions(began: Mapping[str, str], end: str) -> list[str]:
+    """Return at most ``MAX_EXPIRED`` partitions whose lifetime has ended, the oldest first.
+
+    The instants with which Apache Hudi bootstraps a table, such as ``00000000000002``, are no
+    times. So a partition of which no other commit is known does not expire.
+
+    Args:
+        began: the time at which the lifetime of each partition began, as an instant time.
+        end: the result of ``end_of_lifetimes``.
+    """
+    expired = sorted((time, path) for path, time in began.items() if _FIRST_TIME <= time < end)
     return [path for _, path in expired[:MAX_EXPIRED]]
+
+
+def _written(metadata: CommitMetadata) -> set[str]:
+    return {stat.partition_path or "" for stat in metadata.write_stats}

@@ -15,11 +15,12 @@ from lakemark.services.partition_lifetime import (
     MAX_EXPIRED,
     ExpireBy,
     PartitionLifetime,
+    end_of_lifetimes,
     expired_partitions,
 )
 from lakemark.storage import StorageLocation
 from lakemark.timeline.clock import UTC_CLOCK
-from tests.unit.operations.tables import SCHEMA, contents, rows
+from tests.unit.operations.tables import SCHEMA, contents, instants, rows
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 DAY = PartitionLifetime(timedelta(days=1))
@@ -72,7 +73,64 @@ def test_a_partition_that_was_deleted_begins_a_new_lifetime(by: ExpireBy) -> Non
     later = table.upsert(rows(("a", "north", 1, 1))).instant
     assert later is not None
     assert expired(table, by, deleted) == ["south"]
-    assert expired(table, by, later) == (["south"] if by is ExpireBy.COMMIT else ["south", "north"])
+    assert expired(table, by, later) == ["south"]
+
+
+def archive(table: lakemark.Table) -> None:
+    """Clean and archive all but the newest commits to another partition."""
+    for n in range(8):
+        table.upsert(rows(("b", "south", n, n)))
+    table.clean(retain_commits=1)
+    table.archive(min_commits=1, max_commits=2, retain_commits=1)
+
+
+@pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_a_deletion_begins_a_new_lifetime_even_after_it_was_archived(
+    table_type: str, version: int
+) -> None:
+    table = made(table_type, version)
+    table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1)))
+    deleted = table.delete_partitions("north").instant
+    again = table.upsert(rows(("a", "north", 1, 1))).instant
+    assert deleted is not None
+    assert again is not None
+    archive(table)
+    assert not instants(table, "replacecommit")
+    assert expired(table, ExpireBy.CREATION, again) == ["south"]
+    after = UTC_CLOCK.format(UTC_CLOCK.parse(again) + timedelta(milliseconds=1))
+    assert expired(table, ExpireBy.CREATION, after) == ["south", "north"]
+
+
+def test_a_lifetime_by_creation_begins_with_the_first_rows_after_a_deletion() -> None:
+    table = made("merge_on_read", 9)
+    table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1)))
+    table.delete_partitions("north")
+    table.upsert(rows(("b", "south", 1, 1)))
+    again = table.upsert(rows(("a", "north", 1, 1))).instant
+    table.upsert(rows(("a", "north", 2, 2)))
+    assert again is not None
+    assert expired(table, ExpireBy.CREATION, again) == ["south"]
+    after = UTC_CLOCK.format(UTC_CLOCK.parse(again) + timedelta(milliseconds=1))
+    assert expired(table, ExpireBy.CREATION, after) == ["south", "north"]
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_an_archived_commit_to_logs_extends_the_lifetime_by_commit(version: int) -> None:
+    table = made("merge_on_read", version)
+    table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1)))
+    newest = table.upsert(rows(("a", "north", 2, 2))).instant
+    assert newest is not None
+    archive(table)
+    assert newest not in instants(table, "deltacommit")
+    assert expired(table, ExpireBy.COMMIT, newest) == []
+    later = UTC_CLOCK.format(UTC_CLOCK.parse(newest) + timedelta(hours=1))
+    assert sorted(expired(table, ExpireBy.COMMIT, later)) == ["north", "south"]
+
+
+def test_a_partition_without_a_known_commit_does_not_expire() -> None:
+    began = {"bootstrapped": "00000000000002", "old": "20250101000000"}
+    assert expired_partitions(began, "2026") == ["old"]
 
 
 def test_only_expired_partitions_are_deleted() -> None:
@@ -88,7 +146,7 @@ def test_only_expired_partitions_are_deleted() -> None:
 
 def test_the_oldest_partitions_are_deleted_first() -> None:
     began = {f"p{n}": f"{20250101000000000 + n}" for n in reversed(range(MAX_EXPIRED + 5))}
-    found = expired_partitions(began, DAY, NOW, UTC_CLOCK)
+    found = expired_partitions(began, end_of_lifetimes(DAY, NOW, UTC_CLOCK))
     assert found == [f"p{n}" for n in range(MAX_EXPIRED)]
 
 
@@ -96,12 +154,8 @@ def test_impossible_lifetimes_are_refused() -> None:
     for wrong in (timedelta(0), timedelta(seconds=-1), timedelta(days=400_000)):
         with pytest.raises(InvalidConfig, match="lifetime"):
             PartitionLifetime(wrong)
-    assert (
-        expired_partitions(
-            {"p": "2026"}, PartitionLifetime(timedelta(days=360_000)), NOW, UTC_CLOCK
-        )
-        == []
-    )
+    longest = PartitionLifetime(timedelta(days=360_000))
+    assert expired_partitions({"p": "2026"}, end_of_lifetimes(longest, NOW, UTC_CLOCK)) == []
     table = made("merge_on_read", 9)
     with pytest.raises(InvalidConfig, match="by"):
         table.expire_partitions(timedelta(days=1), by="age")
