@@ -38,7 +38,9 @@ from lakemark.metadata.record_index_changes import record_index_changes
 from lakemark.metadata.recorded_files import FilesDiffer
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index_records import secondary_index_changes
+from lakemark.metadata.valid_instants import INITIAL
 from lakemark.metadata.writer_state import WriterState, WriterStateLoader
+from lakemark.model.action import Action
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.instant import Instant
@@ -210,14 +212,19 @@ class MetadataWriter:
         deleted: Mapping[str, Sequence[str]],
         timeline: Timeline,
         check_lease: Callable[[], None],
+        *,
+        may_have_completed: bool,
     ) -> None:
         """Undo the commit of an instant in the metadata table.
 
-        If the commit was compacted into base files, it cannot be undone, because the statistics of
-        its files would remain, or the keys that it removed would be missing. In this case the
-        metadata table is dropped. It is also dropped if
-        some of its own files are missing, because then it is unknown which data files it lists. The
-        next start of a writer builds the metadata table again.
+        In two cases the metadata table is dropped instead. The next start of a writer builds it
+        again.
+
+        - The commit was compacted into base files, or the metadata table or one of its indexes was
+          built after the commit had completed. Then it cannot be undone: the statistics and keys of
+          its files would remain, or those of rows that it replaced would be missing.
+        - Files of the metadata table itself are missing, so that it is unknown which data files it
+          lists.
         """
         self._loader.current = None
         properties = read_properties(self._storage)
@@ -230,10 +237,11 @@ class MetadataWriter:
         # A commit that only replaced file groups has no file by which ``_may_list`` could find it.
         is_unlisted = store.timeline.find(target) is not None and not any(deleted.values())
         may_be_compacted = is_unlisted and last_compaction(store.timeline) > target
+        is_in_index = may_have_completed and _was_built_since(target, store.timeline, timeline)
         store.undo(target, check_lease)
         metadata = self._loader.open(properties, timeline)
-        is_damaged = may_be_compacted or metadata.find_file_mismatch(_FILES) is not None
-        if is_damaged or _may_list(metadata, deleted):
+        is_damaged = metadata.find_file_mismatch(_FILES) is not None
+        if may_be_compacted or is_in_index or is_damaged or _may_list(metadata, deleted):
             drop_metadata_table(self._storage, properties, check_lease)
 
     def has_commit(self, requested_at: str) -> bool:
@@ -346,6 +354,17 @@ def _data_files(partition_path: str, names: Iterable[str]) -> Iterator[DataFile]
         file = data_file(partition_path, name, 0)
         if file is not None:
             yield file
+
+
+def _was_built_since(requested_at: str, metadata: Timeline, data: Timeline) -> bool:
+    """Return whether a partition of the metadata table was built after an instant was requested.
+
+    The metadata table's archival may have archived the instant that created the partition of an
+    index. The data table's timeline then still has the instant that announced the index.
+    """
+    created = (i for i in metadata.completed() if i.requested_at.startswith(INITIAL))
+    built = (*created, *data.completed(Action.INDEXING))
+    return any((i.completed_at or "") > requested_at for i in built)
 
 
 def _may_list(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:

@@ -8,7 +8,7 @@ partitions that do not exist.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -68,7 +68,8 @@ def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartiti
 
     Raises:
         InvalidConfig: the table is not partitioned, or there is no pattern. The returned function
-            raises this if the table has no partition with the path of a pattern without ``*``.
+            raises this if the table has no partition with the path of a pattern without ``*``, or
+            if a pattern with ``*`` is the path of a partition, but matches other paths, too.
     """
     wanted, url = list(patterns), table.location.url
     if not (table.properties.partition_fields or table.properties.partition_expressions):
@@ -82,9 +83,8 @@ def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartiti
         for pattern in wanted:
             if "*" not in pattern and pattern not in view.partitions:
                 raise _unknown(pattern, view, url)
-        matches = [re.compile(_regex(pattern), re.DOTALL).fullmatch for pattern in wanted]
         found = {group.id.partition_path for group in groups_with_rows(view)}
-        return sorted(path for path in found if any(match(path) for match in matches))
+        return sorted({path for pattern in wanted for path in _matching(pattern, found, url)})
 
     return choose
 
@@ -104,8 +104,23 @@ def plan_deletion(table: OpenTable, choose: ChoosePartitions) -> PartitionDeleti
     return PartitionDeletion(None, tuple(describe_partitions(table, choose(table.view()))))
 
 
-def _regex(pattern: str) -> str:
-    return ".*".join(map(re.escape, pattern.split("*")))
+def _matching(pattern: str, paths: Collection[str], url: str) -> set[str]:
+    """Return the paths that match a pattern.
+
+    Raises:
+        InvalidConfig: the pattern is one of the paths, but matches other paths, too.
+    """
+    regex = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    found = {path for path in paths if regex.fullmatch(path)}
+    if pattern in found and len(found) > 1:
+        other = min(found - {pattern})
+        message = (
+            f"table {url} has a partition with the path {pattern!r}, in which * is a character, "
+            f"and as a pattern this also matches {other!r}; name the other partitions one by one, "
+            "or delete the rows of a partition with Table.delete(where=…)"
+        )
+        raise InvalidConfig(message)
+    return found
 
 
 def _unknown(path: str, view: FileSystemView, url: str) -> InvalidConfig:

@@ -95,7 +95,8 @@ def _undo(context: TableContext, commit: Instant, timeline: Timeline, lease: Lea
     context.delete_files(files)
     gone = names_of(as_planned(context.storage, files))
     others = replace(timeline, instants=tuple(i for i in timeline.instants if i != commit))
-    context.metadata_updater.on_rollback(name, gone, others, lease.check)
+    updater = context.metadata_updater
+    updater.on_rollback(name, gone, others, lease.check, may_have_completed=True)
     context.timeline.forget(pending)
     drop_markers(context.storage, name)
 

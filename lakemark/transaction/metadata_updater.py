@@ -45,6 +45,8 @@ class MetadataUpdater(Protocol):
         deleted: FileNames,
         timeline: Timeline,
         check_lease: Callable[[], None],
+        *,
+        may_have_completed: bool,
     ) -> None:
         """Record a rollback before it is published. The target's files are already deleted.
 
@@ -53,6 +55,7 @@ class MetadataUpdater(Protocol):
             deleted: the deleted files of the target.
             timeline: the timeline, loaded under the lock.
             check_lease: raises if the lock was lost.
+            may_have_completed: whether the target may have been completed before its rollback.
         """
         ...
 
@@ -76,6 +79,8 @@ class NoMetadataUpdater:
         deleted: FileNames,
         timeline: Timeline,
         check_lease: Callable[[], None],
+        *,
+        may_have_completed: bool,
     ) -> None:
         """See ``MetadataUpdater.on_rollback``."""
 

@@ -356,12 +356,14 @@ def _execute(
     started = time.monotonic()
     plan = context.timeline.read_rollback_plan(rollback.requested_at)
     target = timeline.find(plan.instant)
-    if target is not None and target.is_completed:
+    was_completed = target is not None and target.is_completed
+    may_have_completed = was_completed or rollback.state is State.INFLIGHT  # see step 4
+    if target is not None and was_completed:
         check_undoable(target, timeline, context.timeline, context.storage)
     if rollback.state is State.REQUESTED:
         _start(context, rollback, lease)
     pending = rollback.inflight()
-    if target is not None and target.is_completed:
+    if target is not None and was_completed:
         context.timeline.withdraw_all(plan.instant, lease.check)
         lease.check()
         context.timeline.unpublish(target)
@@ -381,8 +383,13 @@ def _execute(
     if target is not None:
         context.timeline.withdraw_all(plan.instant, lease.check)  # model: withdraw target
     with lease.reporting_loss():
-        updater = context.metadata_updater
-        updater.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
+        context.metadata_updater.on_rollback(
+            plan.instant,
+            names_of(undone),
+            timeline,
+            lease.check,
+            may_have_completed=may_have_completed,
+        )
     # model: publish rollback
     publication.publish(context.generate_time(context.timeline.load().newest_time))
     context.timeline.withdraw(pending)

@@ -96,7 +96,7 @@ def check_undoable(
     for problem in (
         *_later(target, timeline),
         *_only(target, timeline, store),
-        *_cleaned(target, store, storage),
+        *_cleaned(target, timeline, store, storage),
     ):
         message = f"{target} cannot be rolled back: {problem}"
         raise Refused(message)
@@ -138,11 +138,15 @@ def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator
         )
 
 
-def _cleaned(target: Instant, store: TimelineStore, storage: Storage) -> Iterator[str]:
+def _cleaned(
+    target: Instant, timeline: Timeline, store: TimelineStore, storage: Storage
+) -> Iterator[str]:
     """Yield the files that the commit replaced and that a clean has deleted.
 
     After a rollback of the commit, the rows in these files would be lost. The files are looked up
     on storage, because the clean may be archived, or its writer may have died before it completed.
+    A replaced file group may have lost only some of its slices, if a savepoint keeps the others.
+    So the plans of later cleans are read, too.
     """
     metadata = store.read_commit(target)
     for path in _files_replaced_by(target, metadata, store):
@@ -151,6 +155,26 @@ def _cleaned(target: Instant, store: TimelineStore, storage: Storage) -> Iterato
     for partition, file_ids in metadata.replaced_file_ids.items():
         for file_id in set(file_ids) - _groups_in(storage, partition):
             yield f"file group {file_id} in partition {partition!r}, replaced by it, was cleaned"
+    if metadata.replaced_file_ids:
+        yield from _cleaned_since(target, metadata, timeline, store)
+
+
+def _cleaned_since(
+    target: Instant, metadata: CommitMetadata, timeline: Timeline, store: TimelineStore
+) -> Iterator[str]:
+    """Yield the files of replaced file groups that cleans after the commit have deleted."""
+    since = target.completed_at or target.requested_at
+    for clean in (i for i in timeline.completed(Action.CLEAN) if i.requested_at > since):
+        plan = store.read_clean_plan(clean.requested_at)
+        if plan is None:
+            yield f"the plan of {clean}, which may have deleted files that it replaced, is lost"
+            continue
+        for partition, names in plan.files.items():
+            replaced = metadata.replaced_file_ids.get(partition, ())
+            for name in names:
+                file = data_file(partition, name, 0)
+                if file is not None and file.name.file_id in replaced:
+                    yield f"{file.path}, which it replaced, was cleaned"
 
 
 def replaced_since(commit: Instant, timeline: Timeline, store: TimelineStore) -> set[str]:

@@ -228,6 +228,56 @@ def test_rollback_of_a_deletion_restores_a_compacted_record_index(tmp_path: Path
     assert metadata_differences(open_table(StorageLocation(str(tmp_path)))) == []
 
 
+@pytest.mark.parametrize("act", ["delete", "overwrite", "upsert"])
+@pytest.mark.parametrize("builds", ["index", "metadata table"])
+@each_type
+def test_rollback_drops_an_index_that_was_built_after_the_commit(
+    tmp_path: Path, table_type: str, act: str, builds: str
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    make(storage, TableType(table_type), [] if builds == "index" else ["record_index"])
+    commit(lookup_writer(storage), [Row("a", 1, 1), Row("b", 1, 2), Row("c", 1, 2, "south")])
+    table = lakemark.open(tmp_path)
+    before = contents(table)
+    given = pa.table({"id": ["a", "x"], "region": ["north"] * 2, "ts": [2, 2], "v": [3, 3]})
+    if act == "delete":
+        undone = table.delete_partitions("north").instant
+    else:
+        undone = (table.insert_overwrite if act == "overwrite" else table.upsert)(given).instant
+    assert undone is not None
+    if builds == "index":
+        table.create_index("record_index")
+    else:
+        table.rebuild_metadata_table()
+    table.rollback(undone)
+    assert contents(table) == before
+    new = {"id": ["a", "e"], "region": ["north"] * 2, "ts": [3, 3], "v": [4, 5]}
+    lakemark.open(tmp_path).upsert(pa.table(new))
+    assert located(tmp_path) == {"a": "north", "b": "north", "c": "south", "e": "north"}
+    assert contents(table) == before | {"a": ("north", 3, 4), "e": ("north", 3, 5)}
+    assert metadata_differences(open_table(StorageLocation(str(tmp_path)))) == []
+
+
+@each_type
+@each_version
+def test_rollback_is_refused_if_a_savepoint_keeps_only_older_slices_of_a_replaced_group(
+    table_type: str, version: int
+) -> None:
+    table = made(table_type, version)
+    table.savepoint(instants(table, "commit", "deltacommit")[1])
+    table.upsert(rows(("a", "north", 7, 70)))
+    if table_type == "MERGE_ON_READ":
+        table.compact()
+    deleted = table.delete_partitions("north").instant
+    assert deleted is not None
+    assert any(path.startswith("north") for path in table.clean(retain_versions=1).files)
+    listed = open_storage(StorageLocation(table.location)).list_folder("north")[1]
+    assert any(info.name.endswith(".parquet") for info in listed), "the savepoint keeps it"
+    with pytest.raises(Refused, match="which it replaced, was cleaned"):
+        table.rollback(deleted)
+    assert set(contents(table)) == {"c", "d"}
+
+
 @pytest.mark.parametrize("indexes", [(), ("record_index",)])
 def test_key_with_a_row_in_a_kept_partition_is_refused(
     tmp_path: Path, indexes: tuple[str, ...]
@@ -395,6 +445,16 @@ def test_deletion_is_refused_with_a_remedy(tmp_path: Path) -> None:
         flat.delete_partitions("*")
     flat.insert_overwrite(rows(("a", "north", 1, 7)))
     assert contents(flat) == {"a": ("north", 1, 7)}
+
+
+def test_pattern_that_is_the_path_of_a_partition_deletes_no_other_partition() -> None:
+    table = made()
+    table.upsert(rows(("s", "*th", 1, 1)))
+    with pytest.raises(InvalidConfig, match=r"'\*th', in which .* also matches 'north'"):
+        table.delete_partitions("*th")
+    table.delete_partitions(["north", "south"])
+    assert [one.path for one in table.delete_partitions("*th").partitions] == ["*th"]
+    assert set(contents(table)) == {"d"}
 
 
 def test_marked_deletes_are_refused_and_columns_may_be_added() -> None:
