@@ -1,6 +1,7 @@
 """The plan of a clean (``HoodieCleanerPlan``) and its completed content (``HoodieCleanMetadata``).
 
 Both are written in version 2. Plans of version 1, which name files in another field, are read too.
+The partitions that a plan of Apache Hudi drops are ignored (``lakemark.services.cleaning``).
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ class CleanPlan:
         earliest_action: action of the commit ``earliest_retained``.
         last_completed: requested time of the newest commit when the clean was planned.
         savepoints: requested times of the commits that had a savepoint when the clean was planned.
-        dropped_partitions: partitions that are deleted completely; lakemark never plans this, but
-            Apache Hudi may.
     """
 
     policy: str
@@ -37,7 +36,6 @@ class CleanPlan:
     earliest_action: str = ""
     last_completed: str = ""
     savepoints: tuple[str, ...] = ()
-    dropped_partitions: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -60,7 +58,7 @@ class CleanPlan:
                 partition: [_file_info(root, join(partition, name)) for name in names]
                 for partition, names in self.files.items()
             },
-            "partitionsToBeDeleted": list(self.dropped_partitions),
+            "partitionsToBeDeleted": [],
             "extraMetadata": _savepoints_record(self.savepoints),
         }
 
@@ -75,7 +73,6 @@ class CleanPlan:
             earliest_action=earliest.get("action") or "",
             last_completed=record.get("lastCompletedCommitTimestamp") or "",
             savepoints=_savepoints(record),
-            dropped_partitions=tuple(record.get("partitionsToBeDeleted") or ()),
         )
 
     def _earliest(self) -> dict[str, str] | None:
@@ -141,7 +138,7 @@ def clean_metadata_record(plan: CleanPlan, started_at: str, took_ms: int) -> dic
                 "deletePathPatterns": list(names),
                 "successDeleteFiles": list(names),
                 "failedDeleteFiles": [],
-                "isPartitionDeleted": partition in plan.dropped_partitions,
+                "isPartitionDeleted": False,
             }
             for partition, names in plan.files.items()
         },

@@ -2,8 +2,13 @@
 
 ``propose`` only reads the timeline and the view. ``request`` writes a plan to the timeline under
 the lock. Any writer, including Apache Hudi, may ``execute`` a plan. After a crash a plan may be
-executed again, because the clean is published only after the files were deleted. Source:
-``CleanPlanActionExecutor``, ``CleanActionExecutor`` of Apache Hudi 1.2.0.
+executed again, because the clean is published only after the files were deleted.
+
+The folder and the metafile of an emptied partition are kept, even if a plan of Apache Hudi drops
+the partition. A writer that began before may be about to write to the partition. It does not create
+the metafile again, so that readers would not find its rows. Apache Hudi deletes the folder with all
+files that it has by then. Source: ``CleanPlanActionExecutor``, ``CleanActionExecutor`` of Apache
+Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -16,7 +21,6 @@ from datetime import UTC, datetime, timedelta
 from lakemark.errors import Fenced
 from lakemark.model.action import Action, State
 from lakemark.model.clean_plan import CleanMetadata, CleanPlan
-from lakemark.model.file_slice import join
 from lakemark.model.instant import Instant
 from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.services.cleaning_plan import (
@@ -27,7 +31,6 @@ from lakemark.services.cleaning_plan import (
     earliest_retained,
     plan,
 )
-from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import ClockSlot, TimelineClock
 from lakemark.timeline.content import encode_clean_metadata, encode_clean_plan
 from lakemark.timeline.timeline import Timeline
@@ -40,7 +43,6 @@ from lakemark.transaction.rollback_checks import (
     rollbacks_of_completed_commits,
 )
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
-from lakemark.view.file_lister import PARTITION_METAFILE
 from lakemark.view.file_system_view import FileSystemView
 
 _log = logging.getLogger(__name__)
@@ -207,8 +209,6 @@ def _execute(
     if pending.state is State.REQUESTED:
         context.timeline.create(inflight)
     context.delete_files(planned.paths)
-    for partition in planned.dropped_partitions:
-        _drop_if_empty(context.storage, partition)
     took_ms = int((time.monotonic() - started) * 1000)
     content = encode_clean_metadata(planned, pending.requested_at, took_ms)
     completed, timeline = _publish(context, inflight, planned, content)
@@ -318,11 +318,3 @@ def _keeps_any(savepoint: SavepointMetadata, planned: CleanPlan) -> bool:
 
 def _is_same(instant: Instant, other: Instant) -> bool:
     return instant.requested_at == other.requested_at and instant.action is other.action
-
-
-def _drop_if_empty(storage: Storage, partition: str) -> None:
-    """Delete the metafile of a partition that has no other file."""
-    _, objects = storage.list_folder(partition)
-    names = [info.name for info in objects]
-    if partition and names and all(name.startswith(PARTITION_METAFILE) for name in names):
-        storage.delete([join(partition, name) for name in names])

@@ -7,22 +7,26 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from lakemark.codec import avro_container
 from lakemark.config.table_properties import TableType
 from lakemark.errors import InvalidConfig, Refused
+from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
 from lakemark.model.restore_plan import RestorePlan
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write import RowWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning import claim, request
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.savepoint import check_not_cleaned
+from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.content import encode_restore_plan
 from lakemark.transaction.multi_writer import MultiWriter
 from tests.table_services import as_of, make_plain, new_storage
-from tests.tables import Row, commit, contents, data_files, write_files, writer
+from tests.tables import Row, commit, contents, data_files, make, write_files, writer
 
 ONE_COMMIT = CleaningPolicy(commits=1)
 
@@ -75,6 +79,27 @@ def test_a_pending_clean_whose_plan_is_empty_or_missing_is_removed_and_planned_a
     assert sorted(done.plan.paths) == sorted(requested[1].paths)
     assert not fresh.timeline.pending()
     assert contents(table.storage) == before
+
+
+def test_a_partition_that_a_plan_of_apache_hudi_drops_may_be_written_again() -> None:
+    """The metadata table goes on listing the partition, so that no writer creates its metafile."""
+    storage = new_storage()
+    make(storage)
+    to = writer(storage)
+    commit(to, [Row("a", 1, 1), Row("b", 1, 1, "south")])
+    RowWriter(to.table).delete_partitions(lambda _: ["north"])
+    commit(to, [Row("b", 2, 2, "south")])
+    requested = request(to.table.context, to.table.view_at, ONE_COMMIT)
+    assert requested is not None
+    record = {**requested[1].to_record(storage.location.url), "partitionsToBeDeleted": ["north"]}
+    plan = avro_container.encode("HoodieCleanerPlan", record)
+    storage.put(to.table.store.path_of(requested[0]), plan)
+    assert clean(writer(storage).table, ONE_COMMIT)
+    commit(writer(storage), [Row("c", 1, 3)])
+    before = contents(storage)
+    assert set(before) == {"b", "c"}
+    drop_metadata_table(storage, read_properties(storage), lambda: None)
+    assert contents(storage) == before
 
 
 def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None:
