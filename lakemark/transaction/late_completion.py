@@ -6,8 +6,10 @@ up. Then another writer rolls the instant back, and only after that the store wr
 the instant is completed, but its files were deleted, and its checkpoint wrongly claims that its
 rows were committed. So the instant is rolled back again.
 
-Compactions, log compactions and clusterings are not checked. Their plans outlive a rollback, so
-another attempt may rightly complete with the same requested time.
+Overwrites and deletions of partitions are checked, too: such a commit hides the file groups that it
+replaces, although its own files were deleted. Compactions, log compactions and clusterings are not
+checked. Their plans outlive a rollback, so another attempt may rightly complete with the same
+requested time.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lakemark.model.action import Action, State
+from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.instant import Instant
 from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
@@ -30,7 +32,6 @@ from lakemark.transaction.instant_files import (
 from lakemark.transaction.table_context import TableContext
 from lakemark.write.markers import drop_markers
 
-_INGEST = (Action.COMMIT, Action.DELTA_COMMIT)
 _PLANS = (Action.COMPACTION, Action.LOG_COMPACTION)
 
 
@@ -44,8 +45,9 @@ def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[
     undone = dict(_undone(store, timeline))
     return [
         commit
-        for commit in timeline.completed(*_INGEST)
+        for commit in timeline.completed(*COMMITS)
         if undone.get(commit.requested_at) == commit.action
+        and (commit.action is not Action.REPLACE_COMMIT or store.read_commit(commit).replaces_rows)
     ]
 
 
@@ -53,8 +55,9 @@ def undo_late_completions(context: TableContext, timeline: Timeline, lease: Leas
     """Undo commits that completed after they were rolled back. The caller holds the table's lock.
 
     A commit is kept if all its files exist. Apache Hudi may write these files and complete the
-    instant after a rollback, and then the rows are acknowledged. A commit with a savepoint is kept,
-    too.
+    instant after a rollback, and then the rows are acknowledged. A deletion of partitions, which
+    has no files, is kept unless a later commit wrote to a file group that the deletion hides. A
+    commit with a savepoint is kept, too.
 
     Args:
         context: the table's context.
@@ -74,6 +77,7 @@ def undo_late_completions(context: TableContext, timeline: Timeline, lease: Leas
         if commit.requested_at not in savepoints
         and not _has_plan(context, commit)
         and not _has_its_rows(context, commit)
+        and not _hides_no_later_rows(context.timeline, commit, timeline)
     ]
     for commit in late:
         _undo(context, commit, timeline, lease)
@@ -116,6 +120,17 @@ def _has_its_rows(context: TableContext, commit: Instant) -> bool:
     name = commit.requested_at
     is_hidden = any(has_rollback_block(context, path, name) for path in paths)
     return bool(paths) and not is_hidden and has_all_files(context, commit)
+
+
+def _hides_no_later_rows(store: TimelineStore, commit: Instant, timeline: Timeline) -> bool:
+    """Return whether a commit only deletes rows, and none that were written since its request."""
+    metadata = store.read_commit(commit)
+    if not metadata.replaces_rows or metadata.write_stats:
+        return False
+    hidden = {(path, name) for path, names in metadata.replaced_file_ids.items() for name in names}
+    later = (i for i in timeline.completed(*COMMITS) if i.requested_at > commit.requested_at)
+    stats = (stat for one in store.read_commits(later) for stat in one.write_stats)
+    return not any((stat.partition_path or "", stat.file_id) in hidden for stat in stats)
 
 
 def _has_plan(context: TableContext, commit: Instant) -> bool:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import pyarrow as pa
 import pytest
 
 from lakemark.config.table_properties import PROPERTIES_PATH, TableType
 from lakemark.errors import OutcomeUnknown, StorageUnavailable
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS
+from lakemark.model.commit_metadata import Operation
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.operations.compact import request_compaction
@@ -21,6 +23,7 @@ from lakemark.operations.metadata_table import (
     metadata_differences,
 )
 from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write import RowWriter
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
@@ -125,6 +128,46 @@ def test_commit_that_completes_after_its_rollback_is_undone_at_the_next_start(
     assert contents(storage) == {**OLD, "c": (3, 3)}
     assert not metadata_differences(started(storage).table)
     assert started(storage, has_metadata).recover() == []
+
+
+@pytest.mark.parametrize("has_metadata", [False, True], ids=["listing", "metadata"])
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("table_type", TableType)
+def test_overwrite_that_completes_after_its_rollback_hides_no_row(
+    table_type: TableType, version: FormatVersion, has_metadata: bool
+) -> None:
+    storage = new_table(table_type, version, has_metadata)
+    before = commits(storage)
+    slow = SlowCopies(storage)
+    given = pa.table({"id": ["b"], "region": ["north"], "ts": [2], "v": [2]})
+    with pytest.raises(OutcomeUnknown):
+        RowWriter(started(slow).table).overwrite(given, Operation.INSERT_OVERWRITE)
+    started(storage, has_metadata).recover()
+    slow.copies[0].land()
+    assert len(commits(storage)) == 2
+    assert len(started(storage, has_metadata).recover()) == 1
+    assert commits(storage) == before
+    assert contents(storage) == OLD
+    assert not metadata_differences(started(storage).table)
+    assert started(storage, has_metadata).recover() == []
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_deletion_that_completes_after_its_rollback_hides_no_later_row(
+    version: FormatVersion, is_written: bool
+) -> None:
+    storage = new_table(version=version, has_metadata=True)
+    slow = SlowCopies(storage)
+    with pytest.raises(OutcomeUnknown):
+        RowWriter(started(slow).table).delete_partitions(lambda _: ["north"])
+    started(storage).recover()
+    if is_written:
+        commit(started(storage), [Row("a", 3, 3)])
+    slow.copies[0].land()
+    assert bool(started(storage).recover()) is is_written
+    assert contents(storage) == ({"a": (3, 3)} if is_written else {})
+    assert not metadata_differences(started(storage).table)
 
 
 def test_late_commit_is_undone_after_later_commits_as_well() -> None:
