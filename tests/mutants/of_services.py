@@ -195,8 +195,8 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "    context.delete_files(planned.paths)\n    for partition",
-        "    for partition",
+        "    context.delete_files(planned.paths)\n",
+        "",
         "a clean says that files are gone which fill the disk",
         _OF_CLEANING,
     ),
@@ -785,6 +785,8 @@ _REPLACED_MEANWHILE = (
 )
 _INDEXES_OF_REPLACED = f"{_OVERWRITES}::test_record_and_secondary_index_follow_replacements"
 
+_LIFETIMES = "tests/unit/services/test_partition_lifetime.py"
+
 _REPLACED_PARTITIONS = (
     Mutant(
         "lakemark/transaction/conflicts.py",
@@ -811,8 +813,8 @@ _REPLACED_PARTITIONS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_writer.py",
-        "        is_damaged = may_be_compacted or metadata",
-        "        is_damaged = metadata",
+        "        if may_be_compacted or is_in_index or ",
+        "        if is_in_index or ",
         "the record index misses the rows that a rollback of a deletion brought back",
         (f"{_OVERWRITES}::test_rollback_of_a_deletion_restores_a_compacted_record_index",),
     ),
@@ -829,6 +831,44 @@ _REPLACED_PARTITIONS = (
         "",
         "an overwrite stores a key twice, although keys are unique in the whole table",
         (f"{_OVERWRITES}::test_key_with_a_row_in_a_kept_partition_is_refused",),
+    ),
+    Mutant(
+        "lakemark/metadata/metadata_writer.py",
+        "        if may_be_compacted or is_in_index or ",
+        "        if may_be_compacted or ",
+        "an index that was built after a commit locates rows in its deleted files after a rollback",
+        (f"{_OVERWRITES}::test_rollback_drops_an_index_that_was_built_after_the_commit",),
+    ),
+    Mutant(
+        "lakemark/transaction/rollback_checks.py",
+        "        yield from _cleaned_since(target, metadata, timeline, store)\n",
+        "        pass\n",
+        "a rollback brings a file group back without the rows of its cleaned slices",
+        (
+            f"{_OVERWRITES}::"
+            "test_rollback_is_refused_if_a_savepoint_keeps_only_older_slices_of_a_replaced_group",
+        ),
+    ),
+    Mutant(
+        "lakemark/operations/partition_expiry.py",
+        "    replacing = commits | _archived_replacements(table, view, min(old.values()))\n",
+        "    replacing = commits\n",
+        "new rows of a partition expire at once, because it was deleted before",
+        (_LIFETIMES,),
+    ),
+    Mutant(
+        "lakemark/operations/partition_expiry.py",
+        "        found[path] = max(found[path], _last_change(table, path, logs))\n",
+        "        pass\n",
+        "rows in the logs of archived commits expire early in version 6",
+        (_LIFETIMES,),
+    ),
+    Mutant(
+        "lakemark/transaction/late_completion.py",
+        "        and not _hides_no_later_rows(context.timeline, commit, timeline)\n",
+        "        and commit.action is not Action.REPLACE_COMMIT\n",
+        "an overwrite that completes after its rollback hides a partition",
+        ("tests/recovery/test_late_copies.py",),
     ),
     Mutant(
         "lakemark/operations/hash_ring_assigner.py",

@@ -336,8 +336,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_writer.py",
-        "if is_damaged or _may_list(metadata, deleted):",
-        "if is_damaged:",
+        " or is_damaged or _may_list(metadata, deleted):",
+        " or is_damaged:",
         "queries fail because the metadata table lists files that were rolled back",
         ("tests/unit/services/test_undoing_beside_others.py",),
     ),

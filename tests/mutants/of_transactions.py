@@ -586,7 +586,7 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    if target is not None and target.is_completed:\n        check_undoable(",
+        "    if target is not None and was_completed:\n        check_undoable(",
         "    if False:\n        check_undoable(",
         "the rollback that another process left undoes a commit that others have built on",
         _OF_ROLLBACKS,
