@@ -122,7 +122,12 @@ def start_session(driver_memory: str, timezone: str) -> SparkSession:
     for key, value in _ORACLE_SETTINGS.items():
         builder = builder.config(key, value)
     # Unpacked and shuffled files are deleted with its folder, even if the process is killed.
-    own = [f"-Duser.timezone={timezone}", shlex.quote(f"-Djava.io.tmpdir={Path.cwd()}")]
+    own = [
+        f"-Duser.timezone={timezone}",
+        shlex.quote(f"-Djava.io.tmpdir={Path.cwd()}"),
+        # Most code runs only a few times, so that optimizing it takes longer than it saves.
+        "-XX:TieredStopAtLevel=1",
+    ]
     java_options = " ".join([*JAVA_SETTINGS, *own])
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
     spark = builder.config("spark.driver.memory", driver_memory).getOrCreate()

@@ -5,7 +5,7 @@ That Apache Hudi reads the index is shown by an index with a wrong entry: its qu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -88,12 +88,13 @@ def check(oracle: Oracle, path: Path, model: Model) -> None:
         assert sorted(
             table.scan(columns=["id"], where=where).to_table()["id"].to_pylist()
         ) == model.with_note(note)
-    assert found_by_apache(oracle, path) == {n: model.with_note(n) for n in NOTES if n is not None}
+    # The whole index equals the rows, so a part of the values proves that Apache Hudi reads it.
+    notes = sample(filter(None, NOTES), one_in=3, name=str(model.rows))
+    assert found_by_apache(oracle, path, notes) == {n: model.with_note(n) for n in notes}
 
 
-def found_by_apache(oracle: Oracle, path: Path) -> dict[str, list[str]]:
+def found_by_apache(oracle: Oracle, path: Path, notes: Sequence[str]) -> dict[str, list[str]]:
     """Find the keys of each value, each in its own scan that may skip files."""
-    notes = [note for note in NOTES if note is not None]
     with oracle.named("skipped", path), oracle.settings(SKIPPING):
         scans = [
             f"SELECT {n} AS n, id FROM skipped WHERE note = {_quoted(note)}"
@@ -147,7 +148,7 @@ def test_both_continue_the_index(
     lakemark.open(path).upsert(model.upserts(range(0, 55, 3), 50))
     check(oracle, path, model)
     _lose(path, "a", model.with_note("a"))
-    assert found_by_apache(oracle, path)["a"] == [], "Apache Hudi reads the index"
+    assert found_by_apache(oracle, path, ["a"])["a"] == [], "Apache Hudi reads the index"
 
 
 def _lose(path: Path, note: str, record_keys: list[str]) -> None:
