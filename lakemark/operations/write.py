@@ -522,6 +522,7 @@ class RowWriter:
         runner = self._runner if isinstance(self._runner, LocalRunner) else LocalRunner()
 
         def write(context: WriteContext) -> _Written:
+            self._or_cancel(lambda: self._check_insert(searches=False))
             files = write_runs(self._writer, context, runs, buckets, runner)
             return _Written(files, WriteResult(inserts=runs.num_rows))
 
@@ -539,6 +540,7 @@ class RowWriter:
         """
 
         def write(context: WriteContext) -> _Written:
+            self._or_cancel(lambda: self._check_insert(searches=False))
             insert = ShareInsert(
                 context=context,
                 converter=self._converter(),

@@ -21,6 +21,7 @@ from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.projection import conform
 from lakemark.write.file_group_write import create_partition, write_base_file
+from lakemark.write.index_changes import IndexedRows
 from lakemark.write.meta_column_values import set_meta_columns
 from lakemark.write.row_groups import divide_rows
 from lakemark.write.write_context import WriteContext
@@ -64,7 +65,9 @@ def write_new_file_groups(
     while waiting.has_rows():
         group = FileGroupId(partition_path, new_file_id(len(written)))
         limit = max(1, round(max_file_bytes / row_bytes))
-        written.append(write_base_file(context, group, _new_rows(waiting.take(limit))))
+        indexed = IndexedRows.of(context)
+        stat = write_base_file(context, group, _new_rows(waiting.take(limit)), written=[indexed])
+        written.append(indexed.describe_changes(stat, IndexedRows()))
         row_bytes = written[-1].total_write_bytes / written[-1].num_writes
     return written
 
