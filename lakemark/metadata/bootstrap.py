@@ -336,6 +336,11 @@ def prepare_metadata_table(
         yield PreparedMetadataTable(storage, clock, partitions, listed_at, columns.names, secondary)
 
 
+def kinds_of_every_table(version: FormatVersion) -> list[PartitionKind]:
+    """Return the partitions that every metadata table of lakemark has in this table version."""
+    return [kind for kind, _, _ in _of_every_table(version)]
+
+
 def _of_every_table(version: FormatVersion) -> Iterator[tuple[PartitionKind, str, int]]:
     """Yield the partitions of every metadata table, in the order in which they are created."""
     for kind, prefix, count in PARTITIONS:

@@ -105,7 +105,7 @@ def check_types(columns: Iterable[SecondaryColumn], schema: pa.Schema, url: str)
         kind = schema.field(column.name).type if column.name in schema.names else None
         if kind is not None and has_unambiguous_text(kind):
             continue
-        found = "the table does not have" if kind is None else f"whose type is {kind}"
+        found = "which the table does not have" if kind is None else f"whose type is {kind}"
         message = (
             f"{column.partition} of table {url} is an index of column {column.name!r}, {found}, "
             f"but lakemark updates only indexes of texts and integers; {_REMEDY}"

@@ -30,7 +30,7 @@ from lakemark.errors import (
     SnapshotChanged,
     Unsupported,
 )
-from lakemark.metadata.bootstrap import all_finished_files
+from lakemark.metadata.bootstrap import all_finished_files, kinds_of_every_table
 from lakemark.metadata.index_definition import (
     define_column_statistics,
     define_record_index,
@@ -49,12 +49,13 @@ from lakemark.metadata.index_sources import (
 from lakemark.metadata.metadata_store import FirstRecords
 from lakemark.metadata.new_index import IndexContent, NewIndex, Source
 from lakemark.metadata.partition_kind import has_record_index
-from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
+from lakemark.metadata.secondary_columns import SecondaryColumn, has_unambiguous_text
 from lakemark.metadata.secondary_index import index_version
 from lakemark.metadata.spilled_entries import SpilledEntries
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.index_plan import IndexPlan
 from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import META_COLUMNS
 from lakemark.operations.metadata_table import indexed_schema, rebuild_metadata_table, row_reader
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_index import has_bucket_index
@@ -96,7 +97,8 @@ def create_index(table: OpenTable, name: str, column: str | None = None) -> str:
         The partition of the metadata table that contains the index.
 
     Raises:
-        InvalidConfig: the name is invalid; or the table has such an index, but of another column.
+        InvalidConfig: the name is invalid; the table has such an index, but of another column; or
+            the table has no such column.
         Unsupported: the table may not have such an index, or lakemark does not update it.
         Refused: two file groups have the same record key; another process builds the index; or the
             metadata table was dropped meanwhile.
@@ -104,6 +106,7 @@ def create_index(table: OpenTable, name: str, column: str | None = None) -> str:
     """
     partition, indexed = _named(table, name, column)
     if not read_properties(table.storage).names_metadata_table:
+        _has_index(table, table.store.load(), partition, indexed)  # refuses before anything is made
         rebuild_metadata_table(table)
     index = _index_of(partition, indexed)
     with ExitStack() as alive:
@@ -171,20 +174,9 @@ def _has_index(
     check_allows(stored, Purpose.MAINTAIN, url)
     table.store.clock.check()
     table.refresh(timeline)
-    if column is not None:
-        _check_may_have_values(table, stored)
-        _check_same_column(table, stored, column)
-        check_types([column], table.known_schema or pa.schema([]), url)
-    elif partition == PARTITION_STATS.partition:
-        _check_may_have_partition_stats(table, stored)
-    elif partition == RECORD_INDEX.partition and has_bucket_index(table):
-        message = (
-            f"table {url} has a bucket index, so that writers find keys without a record index, "
-            "and Apache Hudi would not add all keys to it; no record index is created"
-        )
-        raise Unsupported(message)
+    _check_may_have(table, _with_metadata_table(stored), partition, column)
     for pending, plan in table.store.pending_indexing(timeline):
-        if partition in plan.partitions:
+        if partition in plan.partitions and not indexing.is_dead(table.context, pending, plan):
             message = (
                 f"{pending} of table {url} builds the index {name_of(partition)!r}; wait until it "
                 "has completed. If its process has died: lakemark table index drop "
@@ -192,6 +184,44 @@ def _has_index(
             )
             raise Refused(message)
     return partition in stored.stored_metadata_partitions
+
+
+def _with_metadata_table(properties: TableProperties) -> TableProperties:
+    """Return the properties that a table will have as soon as it has a metadata table."""
+    if properties.names_metadata_table:
+        return properties
+    always = (kind.stored_name for kind in kinds_of_every_table(FormatVersion(properties.version)))
+    return properties.with_metadata_partitions([*always, *properties.metadata_indexes])
+
+
+def _check_may_have(
+    table: OpenTable, properties: TableProperties, partition: str, column: SecondaryColumn | None
+) -> None:
+    """Check that a table with these properties may have an index; errors as for ``_has_index``."""
+    if column is not None:
+        _check_may_have_values(table, properties)
+        _check_same_column(table, properties, column)
+        _check_column(table, column)
+    elif partition == PARTITION_STATS.partition:
+        _check_may_have_partition_stats(table, properties)
+    elif partition == RECORD_INDEX.partition:
+        _check_may_have_locations(table)
+
+
+def _check_may_have_locations(table: OpenTable) -> None:
+    """Check that a table may have a record index.
+
+    Raises:
+        Unsupported: the hash of a key decides its file group.
+    """
+    is_hashed = table.first_ring_count is not None
+    if is_hashed or has_bucket_index(table):
+        kind = "consistent hashing" if is_hashed else "a bucket index"
+        message = (
+            f"table {table.location.url} has {kind}, so that writers find keys without a record "
+            "index, and Apache Hudi would not add all keys to it; no record index is created"
+        )
+        raise Unsupported(message)
 
 
 def _check_may_have_values(table: OpenTable, properties: TableProperties) -> None:
@@ -229,6 +259,30 @@ def _check_may_have_partition_stats(table: OpenTable, properties: TablePropertie
         message = (
             f"table {url} has no column_stats, which partition_stats needs; create them first "
             f"(lakemark table index create {url} column_stats --run)"
+        )
+        raise Unsupported(message)
+
+
+def _check_column(table: OpenTable, column: SecondaryColumn) -> None:
+    """Check that a table has a column, and that lakemark knows the texts of its values.
+
+    Raises:
+        InvalidConfig: there is no such column.
+        Unsupported: the values are neither texts nor integers.
+    """
+    url, schema = table.location.url, table.known_schema or pa.schema([])
+    names = [name for name in schema.names if name not in META_COLUMNS]
+    if column.name not in names:
+        message = (
+            f"table {url} has no column {column.name!r} that an index may have; its columns are: "
+            f"{', '.join(names) or 'none yet'}"
+        )
+        raise InvalidConfig(message)
+    kind = schema.field(column.name).type
+    if not has_unambiguous_text(kind):
+        message = (
+            f"column {column.name!r} of table {url} is of type {kind}, but lakemark creates "
+            "secondary indexes of texts and integers only; choose another column"
         )
         raise Unsupported(message)
 

@@ -97,10 +97,11 @@ def partition_of(name: str, column: str | None = None) -> str:
             "secondary index"
         )
         raise InvalidConfig(message)
-    if not _NAME.fullmatch(name) or name in (*_SINGLE, ALWAYS[0]):
+    is_taken = name in (*_SINGLE, ALWAYS[0]) or name.startswith(_PREFIX)
+    if not _NAME.fullmatch(name) or is_taken:
         message = (
             f"the name of a secondary index is {name!r}; use lower-case letters, digits and _, but "
-            f"not {', '.join((*_SINGLE, ALWAYS[0]))}"
+            f"not {', '.join((*_SINGLE, ALWAYS[0]))}, nor a name that begins with {_PREFIX}"
         )
         raise InvalidConfig(message)
     return f"{_PREFIX}{name}"

@@ -122,6 +122,11 @@ def is_alive(context: TableContext, pending: Instant) -> bool:
         return True
 
 
+def is_dead(context: TableContext, pending: Instant, plan: IndexPlan) -> bool:
+    """Return whether lakemark announced the action, and its process is dead."""
+    return plan.is_own and not is_alive(context, pending)
+
+
 def _dead(context: TableContext, timeline: Timeline) -> list[tuple[Instant, IndexPlan]]:
     pending = context.timeline.pending_indexing(timeline)
-    return [(one, plan) for one, plan in pending if plan.is_own and not is_alive(context, one)]
+    return [(one, plan) for one, plan in pending if is_dead(context, one, plan)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.index_plan import IndexPlan
 from lakemark.model.instant import Instant
 from lakemark.operations.clean import clean
-from lakemark.operations.create_index import create_index
+from lakemark.operations.create_index import create_index, plan_index
 from lakemark.operations.drop_index import drop_index
 from lakemark.operations.metadata_table import (
     keep_metadata_table,
@@ -331,6 +331,7 @@ def test_a_refused_rebuild_keeps_the_metadata_table() -> None:
         ("files", None, InvalidConfig, "no index 'files'"),
         ("note", None, InvalidConfig, "name the column"),
         ("record_index", "v", InvalidConfig, "but not record_index"),
+        ("secondary_index_v", "v", InvalidConfig, "nor a name that begins with secondary_index_"),
         ("note", "w", Unsupported, "has no record index"),
     ],
 )
@@ -341,6 +342,61 @@ def test_indexes_that_cannot_be(
     with pytest.raises(error, match=message):
         create_index(to.table, name, column)
     check(to)
+
+
+@pytest.mark.parametrize("column", ["absent", "_hoodie_commit_time", "_hoodie_record_key"])
+def test_a_secondary_index_needs_a_column_of_the_table(column: str) -> None:
+    """Writers refuse a table with an index of another column."""
+    to = table_with_rows()
+    create_index(to.table, RECORD_INDEX)
+    with pytest.raises(InvalidConfig, match=f"no column '{column}' .* are: id, region, ts, v"):
+        create_index(to.table, "note", column)
+    check(to, RECORD_INDEX)
+
+
+def test_a_secondary_index_of_fractions_is_refused(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("price", pa.float64())])
+    table = lakemark.create(tmp_path / "t", schema=schema, record_key="id", index="lookup")
+    table.create_index("record_index")
+    with pytest.raises(Unsupported, match="'price' .* is of type double"):
+        table.create_index("prices", column="price")
+
+
+@pytest.mark.parametrize("index", ["bucket", "consistent_hashing"])
+@pytest.mark.parametrize("has_metadata_table", [True, False])
+def test_a_refused_record_index_leaves_a_table_with_buckets_as_it_was(
+    index: str, has_metadata_table: bool, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": ["a"], "v": [1]})
+    table = lakemark.create(
+        tmp_path / "t",
+        schema=rows.schema,
+        record_key="id",
+        index=index,
+        metadata_table=has_metadata_table,
+    )
+    table.upsert(rows)
+    before = lakemark.open(tmp_path / "t").properties
+    with pytest.raises(Unsupported, match="without a record index"):
+        table.create_index("record_index")
+    assert lakemark.open(tmp_path / "t").properties == before
+    table.upsert(rows)
+
+
+@pytest.mark.parametrize("names", [["record_index", "notes"], ["partition_stats"]])
+def test_a_table_without_a_metadata_table_gets_one(names: list[str], tmp_path: Path) -> None:
+    rows = pa.table({"id": ["a", "b"], "note": ["x", "y"]})
+    table = lakemark.create(
+        tmp_path / "t", schema=rows.schema, record_key="id", index="lookup", metadata_table=False
+    )
+    table.upsert(rows)
+    with pytest.raises(Unsupported, match="has no record index"):
+        table.create_index("notes", column="note")
+    assert not lakemark.open(tmp_path / "t").properties.metadata_partitions
+    for name in names:
+        table.create_index(name, column="note" if name == "notes" else None)
+    table.upsert(rows)
+    assert table.metadata_differences() == []
 
 
 def test_a_table_with_buckets_gets_bloom_filters_but_no_record_index() -> None:
@@ -436,6 +492,49 @@ def test_a_stale_definition_is_removed_at_the_next_start() -> None:
     assert stale_definitions(storage, now=datetime.now(UTC) + timedelta(minutes=3)) == [NOTE]
     rebuild_metadata_table(of_another_process(to).table)
     assert NOTE not in read_definitions(storage)
+
+
+def test_a_dry_run_ignores_what_a_dead_process_of_lakemark_left() -> None:
+    """Otherwise ``lakemark table index create --run`` would not remove it either."""
+    to = table_with_rows()
+    half_built(to.table.storage, "20260101000000000", is_own=True)
+    assert plan_index(to.table, RECORD_INDEX) == RECORD_INDEX
+    create_index(to.table, RECORD_INDEX)
+    check(to, RECORD_INDEX)
+
+
+# Bulk inserts
+
+
+def test_a_bulk_insert_of_rows_with_automatic_keys_adds_them_to_the_indexes(
+    tmp_path: Path,
+) -> None:
+    rows = pa.table({"note": ["x", "y", "x"], "n": [1, 2, 3]})
+    table = lakemark.create(tmp_path / "t", schema=rows.schema, record_key=[], index="lookup")
+    table.bulk_insert(rows)
+    lakemark.open(tmp_path / "t").create_index("record_index")
+    lakemark.open(tmp_path / "t").create_index("notes", column="note")
+    table.bulk_insert(rows)
+    table.insert(rows)
+    assert table.metadata_differences() == []
+    assert table.scan(where="note = 'x'").to_table().num_rows == 6
+
+
+def test_a_bulk_insert_stops_if_a_record_index_appears(tmp_path: Path) -> None:
+    """It does not look its keys up, so another row may have one of them."""
+    rows = pa.table({"id": ["a"], "v": [1]})
+    table = lakemark.create(tmp_path / "t", schema=rows.schema, record_key="id", index="lookup")
+    table.upsert(rows)
+
+    def arriving() -> Iterator[pa.RecordBatch]:
+        yield from rows.to_batches()
+        lakemark.open(tmp_path / "t").create_index("record_index")
+
+    with pytest.raises(Unsupported, match="has a record index, in which each record key has one"):
+        table.bulk_insert(arriving())
+    assert table.scan().to_table().num_rows == 1
+    table.upsert(rows)
+    assert table.metadata_differences() == []
 
 
 # Keys of later commits
