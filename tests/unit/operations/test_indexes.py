@@ -349,7 +349,7 @@ def test_a_secondary_index_needs_a_column_of_the_table(column: str) -> None:
     """Writers refuse a table with an index of another column."""
     to = table_with_rows()
     create_index(to.table, RECORD_INDEX)
-    with pytest.raises(InvalidConfig, match=f"no column '{column}' .* are: id, region, ts, v"):
+    with pytest.raises(InvalidConfig, match=rf"no column '{column}' .* are: id, region, ts, v"):
         create_index(to.table, "note", column)
     check(to, RECORD_INDEX)
 
@@ -358,7 +358,7 @@ def test_a_secondary_index_of_fractions_is_refused(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.string()), ("price", pa.float64())])
     table = lakemark.create(tmp_path / "t", schema=schema, record_key="id", index="lookup")
     table.create_index("record_index")
-    with pytest.raises(Unsupported, match="'price' .* is of type double"):
+    with pytest.raises(Unsupported, match=r"'price' .* is of type double"):
         table.create_index("prices", column="price")
 
 
