@@ -2,9 +2,10 @@
 
 If more than the maximum number of completed commits are active, the oldest are archived until the
 minimum number remains. The cleans and rollbacks between them are archived, too. The first instant
-that is still needed stays active, and so do all later instants. Source: ``TimelineArchiverV2``,
-``ArchivalUtils``, ``CompactionUtils`` of Apache Hudi 1.2.0. Unlike lakemark, Apache Hudi does not
-keep commits that completed during a pending write.
+that is still needed stays active, and so do all later instants. Savepoints, restores and indexing
+actions are never archived. Source: ``TimelineArchiverV2``, ``ArchivalUtils``, ``CompactionUtils``
+of Apache Hudi 1.2.0. Unlike lakemark, Apache Hudi does not keep commits that completed during a
+pending write.
 """
 
 from __future__ import annotations
