@@ -29,7 +29,6 @@ from lakemark.index.index import NEW_KEY
 from lakemark.index.key_search import SearchedGroup
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
 from lakemark.model.file_slice import FileGroupId
-from lakemark.storage.storage import Storage
 
 #: Bucket numbers in file ids have eight digits, so a partition has at most this many buckets.
 _MAX_BUCKET_COUNT = 100_000_000
@@ -211,17 +210,13 @@ def bucket_of(file_id: str) -> int:
     raise InvalidConfig(message)
 
 
-def may_have_bucket_index(storage: Storage, file_ids: Iterable[str]) -> bool:
-    """Return whether a bucket index of any kind may have created the file groups of a table.
+def may_be_buckets(file_ids: Iterable[str]) -> bool:
+    """Return whether a bucket index without hash rings may have created these file groups.
 
-    If a table has very few file groups, all of their ids may begin with digits by chance.
-
-    Args:
-        storage: the table's root.
-        file_ids: the ids of all file groups.
+    The ids of very few file groups may all begin with digits by chance.
     """
     buckets = [find_bucket(file_id) is not None for file_id in file_ids]
-    return (bool(buckets) and all(buckets)) or bool(storage.list_tree(HASHING_FOLDER))
+    return bool(buckets) and all(buckets)
 
 
 def find_bucket(file_id: str) -> int | None:

@@ -25,6 +25,7 @@ from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import read_footer
 from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.storage.storage import Storage
 
 #: The slice of a file group that does not exist yet.
 _NEW_GROUP = FileSlice(FileGroupId("", ""), "")
@@ -105,14 +106,13 @@ def find_keys_live_after(
     return _find_live(reader, group, keys, changes)
 
 
-def exclude_absent_keys(reader: FileGroupReader, base: BaseFile, keys: pa.Array) -> pa.Array:
+def exclude_absent_keys(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
     """Return the keys that a base file may contain, as its key range and Bloom filter show.
 
-    All keys are returned if the footer has neither, as in a table without meta columns, or if the
-    file is not Parquet.
+    All keys are returned if the footer has neither, or if the file is not Parquet.
 
     Args:
-        reader: reader of the table.
+        storage: the root of a table that stores record keys in its files.
         base: the base file.
         keys: distinct strings, not null.
 
@@ -120,9 +120,9 @@ def exclude_absent_keys(reader: FileGroupReader, base: BaseFile, keys: pa.Array)
         SnapshotChanged: the file no longer exists.
         CorruptData: the file is not a Parquet file.
     """
-    if base.name.extension != "parquet" or reader.virtual_keys is not None:
+    if base.name.extension != "parquet":
         return keys
-    stored = read_footer(reader.storage, base).metadata or {}
+    stored = read_footer(storage, base).metadata or {}
     footer = {name.decode(): value.decode() for name, value in stored.items()}
     keys = _filter_by_range(keys, footer.get(MIN_RECORD_KEY), footer.get(MAX_RECORD_KEY))
     if BLOOM_FILTER not in footer or not len(keys):
@@ -130,6 +130,16 @@ def exclude_absent_keys(reader: FileGroupReader, base: BaseFile, keys: pa.Array)
     type_code = footer.get(TYPE_CODE, SIMPLE)
     bloom = BloomFilter.parse(footer[BLOOM_FILTER], type_code, base.path)
     return keys.filter(pa.array(bloom.might_contain(keys)))
+
+
+def search_footer(reader: FileGroupReader, base: BaseFile, keys: pa.Array) -> pa.Array:
+    """Return the keys that a base file may contain; all of them in a table without meta columns.
+
+    Arguments and errors are as for ``exclude_absent_keys``.
+    """
+    if reader.virtual_keys is not None:
+        return keys
+    return exclude_absent_keys(reader.storage, base, keys)
 
 
 def _find_live(
@@ -150,7 +160,7 @@ def _collect_keys(found: Iterable[Iterable[pa.Table]]) -> pa.Array:
 
 def _filter_by_files(reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
     base = file_slice.base
-    in_base = keys.slice(0, 0) if base is None else exclude_absent_keys(reader, base, keys)
+    in_base = keys.slice(0, 0) if base is None else search_footer(reader, base, keys)
     if not file_slice.logs or len(in_base) == len(keys):
         return in_base
     changed = [rows.column(RECORD_KEY) for rows in reader.read_changed_keys(file_slice)]

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
 from lakemark.index.index import NEW_KEY
-from lakemark.index.key_search import SearchedGroup, exclude_absent_keys, find_live_keys
+from lakemark.index.key_search import SearchedGroup, find_live_keys, search_footer
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.file_group_reader import FileGroupReader
@@ -82,7 +82,7 @@ class LookupIndex:
         base = file_slice.base
         if base is None:
             return keys.slice(0, 0)
-        wanted = exclude_absent_keys(self.reader, base, keys)
+        wanted = search_footer(self.reader, base, keys)
         if not len(wanted):
             return wanted
         return _find(self.reader.read_base_keys(base, _KEYS_AT_ONCE), wanted)

@@ -6,7 +6,7 @@ Source: ``BaseTableMetadata.getBloomFilters`` of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -33,7 +33,15 @@ class BloomFilters:
     partition: str = PartitionKind.BLOOM_FILTERS.stored_name
 
     def of_files(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BloomFilter]:
-        """Return the bloom filter of each file that has one, by partition path and file name.
+        """Return the bloom filter of each file that has one; as for ``each``."""
+        return dict(self.each(files))
+
+    def each(
+        self, files: Iterable[tuple[str, str]]
+    ) -> Iterator[tuple[tuple[str, str], BloomFilter]]:
+        """Yield each file that has a bloom filter, by partition path and file name, and its filter.
+
+        A filter takes several megabytes of memory, so they are not all in memory at a time.
 
         Args:
             files: partition path and name of each base file.
@@ -45,13 +53,11 @@ class BloomFilters:
         """
         names = {bloom_filter_key(*file).decode(): file for file in files}
         parts = self.metadata.parts(self.partition, Keys.of_any(pa.array(names, pa.string())))
-        found: dict[tuple[str, str], BloomFilter] = {}
         for rows in self.metadata.newest(parts, PartitionKind.BLOOM_FILTERS.payload):
             for row in rows.to_pylist():
                 if not row[PAYLOAD]["isDeleted"]:
                     file = names[row[KEY]]
-                    found[file] = self._parse(row[PAYLOAD], file)
-        return found
+                    yield file, self._parse(row[PAYLOAD], file)
 
     def _parse(self, stored: dict[str, object], file: tuple[str, str]) -> BloomFilter:
         path = f"bloom filter of {'/'.join(file)} in {self.partition}"

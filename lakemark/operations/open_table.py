@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -33,14 +33,14 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.cached_snapshot import CachedSnapshot
 from lakemark.operations.expression_trust import trusted_expressions
-from lakemark.read.index_protocols import FileStatistics, KeyHashes, KeyLocations, ValueLocations
+from lakemark.read.index_protocols import FileStatistics, GroupIndex, KeySearch
 from lakemark.read.instant_range import EARLIEST
+from lakemark.read.path_columns import PathColumns
 from lakemark.read.queries import Incremental, Query, Snapshot
 from lakemark.read.query_instant import GivenTime
-from lakemark.read.renamed_columns import check_no_renamed_columns
+from lakemark.read.renamed_columns import LATEST_SCHEMA, check_no_renamed_columns
 from lakemark.read.scan import Scan
 from lakemark.read.scan_planner import ScanPlanner, may_make_values, table_schema
-from lakemark.schema import avro
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.clock import TimelineClock
@@ -51,8 +51,10 @@ from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.visible_instants import VisibleInstants
 
 if TYPE_CHECKING:
+    from lakemark.keygen.key_generator import KeyGeneratorConfig
     from lakemark.metadata.metadata_writer import MetadataWriter
     from lakemark.read.cdc.scan import CdcScan
+    from lakemark.read.demanded_values import DemandedValues
     from lakemark.read.explanation import Explanation
     from lakemark.timeline.locks.table_lock import TableLock
     from lakemark.transaction.metadata_updater import MetadataUpdater
@@ -353,11 +355,9 @@ class OpenTable:
         if not isinstance(where, pc.Expression | str | None):
             message = f"where is {where!r}; pass an Arrow expression, or a condition as text"
             raise InvalidConfig(message)
-        planner = self._planner(
-            is_filtered=where is not None or record_keys is not None,
-            names_keys=record_keys is not None,
-            is_latest=not isinstance(query, Incremental) and query.as_of is None,
-        )
+        is_filtered = where is not None or record_keys is not None
+        is_latest = not isinstance(query, Incremental) and query.as_of is None
+        planner = self._planner(is_filtered=is_filtered, is_latest=is_latest)
         given = where
         if isinstance(where, str):
             from lakemark.read.where import parse_where
@@ -365,10 +365,44 @@ class OpenTable:
             where = parse_where(where, planner.schema)
         elif where is not None and (isinstance(query, Incremental) or query.as_of is None):
             _check_condition(where, planner.schema)
-        if given is not None and isinstance(query, Snapshot) and query.as_of is None:
-            planner = replace(planner, value_locations=self._value_locations(given, planner.schema))
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
+        if is_filtered:
+            is_current = is_latest and isinstance(query, Snapshot)
+            planner = self._with_demands(planner, given, wanted, is_current=is_current)
         return planner, where, wanted
+
+    def _with_demands(
+        self,
+        planner: ScanPlanner,
+        where: pc.Expression | str | None,
+        record_keys: pa.Array | None,
+        *,
+        is_current: bool,
+    ) -> ScanPlanner:
+        """Return the planner with the keys and values that a query demands, and their indexes.
+
+        Args:
+            planner: the planner of the query.
+            where: the condition on the rows.
+            record_keys: the keys of the rows; None for any key.
+            is_current: whether the query is a snapshot query of the latest rows.
+        """
+        from lakemark.read.demanded_keys import demanded_keys
+        from lakemark.read.demanded_values import demanded_values
+
+        values = {} if where is None else demanded_values(where, planner.schema)
+        if record_keys is None:
+            demanded = demanded_keys(values, planner.schema, self._key_settings())
+        else:
+            demanded = record_keys.drop_null()
+        if is_current and values:
+            value_groups = self._groups_of_values(values, planner.schema)
+            planner = replace(planner, value_groups=value_groups)
+        if demanded is None or not self.properties.populates_meta_columns:
+            return replace(planner, demanded_keys=demanded)
+        groups = self._groups_of_keys(demanded) if is_current else None
+        filters = self._key_filters() if groups is None else None
+        return replace(planner, demanded_keys=demanded, key_groups=groups, key_filters=filters)
 
     def changes(self, begin: GivenTime = EARLIEST, end: GivenTime | None = None) -> CdcScan:
         """Plan to read changes; see ``lakemark.Table.changes``."""
@@ -385,17 +419,12 @@ class OpenTable:
     def _known_avro_schema(self) -> dict[str, Any] | None:
         return self._avro_schema() or self.properties.create_schema
 
-    def _planner(
-        self, *, is_filtered: bool = False, names_keys: bool = False, is_latest: bool = False
-    ) -> ScanPlanner:
+    def _planner(self, *, is_filtered: bool = False, is_latest: bool = False) -> ScanPlanner:
         """Return a scan planner. Only what the scan uses is opened.
 
         A condition on the latest rows may select few file slices, so the others are not loaded.
-        With a record index, the file slices of the keys are chosen from all of them.
         """
-        locations = self._key_locations() if names_keys else None
-        is_partial = is_filtered and is_latest and locations is None
-        parts = self.snapshot.partial_views() if is_partial else None
+        parts = self.snapshot.partial_views() if is_filtered and is_latest else None
         if parts is None:
             self.view()
         return ScanPlanner(
@@ -406,7 +435,6 @@ class OpenTable:
             self._known_avro_schema() or _NO_COLUMNS,
             parts,
             self._statistics() if is_filtered else None,
-            locations,
             self._key_hashes() if is_filtered and is_latest else None,
             self.mergers,
             trusted_expressions(self.store, self.timeline, self.properties) if is_filtered else (),
@@ -418,7 +446,7 @@ class OpenTable:
         metadata = self.snapshot.metadata_with(PartitionKind.COLUMN_STATS)
         return None if metadata is None else ColumnStatistics(metadata)
 
-    def _key_hashes(self) -> KeyHashes | None:
+    def _key_hashes(self) -> KeySearch | None:
         """Return the hashes of record keys; None if the newest commit records no bucket count.
 
         Only commits of lakemark record it. Another writer may have another bucket count.
@@ -428,38 +456,53 @@ class OpenTable:
             return None
         from lakemark.index.bucket import BucketIndex
         from lakemark.index.hashed_keys import HashedKeys
-        from lakemark.keygen.key_generator import KeyGeneratorConfig
 
         count, properties = int(newest.extra_metadata[keys.BUCKET_COUNT]), self.properties
-        is_known = find_implemented(properties.key_generator) and not may_make_values(properties)
-        return HashedKeys(
-            BucketIndex(count, properties.record_key_fields, _hash_fields(newest, properties)),
-            KeyGeneratorConfig.of(properties, self.location.url) if is_known else None,
-            avro.to_arrow(self._known_avro_schema() or _NO_COLUMNS),
-        )
+        hash_fields = _hash_fields(newest, properties)
+        return HashedKeys(BucketIndex(count, properties.record_key_fields, hash_fields))
 
-    def _key_locations(self) -> KeyLocations | None:
-        """Return the record index; None if the table has none that contains every key.
+    def _key_settings(self) -> KeyGeneratorConfig | None:
+        """Return the settings of record keys; None if columns do not certainly determine the keys.
 
-        In a merge-on-read table with a bucket index, Apache Hudi 1.2.0 does not index the keys that
-        it writes to logs, new keys included, so that its own queries by key miss their rows.
+        They do not if lakemark lacks the key generator, if a custom merger may change a column, or
+        if the values of a column come from folder names. With schema on read, a column may have had
+        another type when its keys were written.
         """
-        from lakemark.index.bucket import may_have_bucket_index
-        from lakemark.metadata.record_index import RecordIndex
+        properties, newest = self.properties, self.newest_metadata()
+        path_columns = PathColumns.of(properties)
+        if newest is None or newest.extra_metadata.get(LATEST_SCHEMA):
+            return None
+        if may_make_values(properties) or find_implemented(properties.key_generator) is None:
+            return None
+        if path_columns and set(path_columns.names).intersection(properties.record_key_fields):
+            return None
+        from lakemark.keygen.key_generator import KeyGeneratorConfig
 
-        file_ids = [one.group.file_id for one in self.view().latest_slices()]
-        # Opened after the view, so that both have the same timeline.
+        try:
+            return KeyGeneratorConfig.of(properties, self.location.url)
+        except InvalidConfig:  # its fields do not fit the key generator
+            return None
+
+    def _groups_of_keys(self, record_keys: pa.Array) -> GroupIndex | None:
+        """Return the file groups of record keys, by the record index; None if the table has none.
+
+        The metadata table is opened after the listing, so that both have the same timeline.
+        """
         metadata = self.snapshot.metadata_with(PartitionKind.RECORD_INDEX)
         if metadata is None:
             return None
-        if self.properties.is_merge_on_read and may_have_bucket_index(self.storage, file_ids):
-            return None
-        return RecordIndex(metadata)
+        from lakemark.index.indexed_groups import IndexedGroups, groups_of_keys
 
-    def _value_locations(
-        self, where: pc.Expression | str, schema: pa.Schema
-    ) -> ValueLocations | None:
-        """Return the locations of the values that a condition demands, by secondary indexes.
+        find_groups = partial(groups_of_keys, metadata, record_keys)
+        return IndexedGroups(self.storage, self.properties.is_merge_on_read, find_groups)
+
+    def _key_filters(self) -> KeySearch:
+        from lakemark.index.key_filters import KeyFilters
+
+        return KeyFilters(self.storage, self.snapshot.metadata_with(PartitionKind.BLOOM_FILTERS))
+
+    def _groups_of_values(self, values: DemandedValues, schema: pa.Schema) -> GroupIndex | None:
+        """Return the file groups of demanded values, by secondary indexes.
 
         The result is None if no index has the values.
         """
@@ -469,21 +512,21 @@ class OpenTable:
         metadata = self.snapshot.metadata_with(kind)
         if metadata is None or not metadata.usable_partitions(PartitionKind.RECORD_INDEX):
             return None
-        from lakemark.index.indexed_values import IndexedValues, texts_of
+        from lakemark.index.indexed_groups import IndexedGroups, groups_of_values, texts_of
         from lakemark.metadata.secondary_columns import readable_columns
-        from lakemark.read.demanded_values import demanded_values
 
-        demanded = demanded_values(where, schema)
         usable = metadata.usable_partitions(kind)
         columns = readable_columns(usable, metadata.definitions, schema)
         texts = {
-            column.partition: texts_of(demanded[column.name], schema.field(column.name).type)
+            column.partition: texts_of(values[column.name], schema.field(column.name).type)
             for column in columns
-            if column.name in demanded
+            if column.name in values
         }
         known = {partition: some for partition, some in texts.items() if some is not None}
-        is_merge_on_read = self.properties.is_merge_on_read
-        return IndexedValues(self.storage, metadata, known, is_merge_on_read) if known else None
+        if not known:
+            return None
+        find_groups = partial(groups_of_values, metadata, known)
+        return IndexedGroups(self.storage, self.properties.is_merge_on_read, find_groups)
 
 
 def _hash_fields(newest: CommitMetadata, properties: TableProperties) -> tuple[str, ...]:

@@ -27,7 +27,8 @@ class SkipReason(StrEnum):
     partition meets the condition. ``BUCKET``: the record keys belong to other buckets.
     ``RECORD_INDEX``: the record index has none of the record keys in the file group.
     ``SECONDARY_INDEX``: a secondary index has none of the values in the file group.
-    ``STATISTICS``: the column statistics show that no row meets the condition.
+    ``STATISTICS``: the column statistics show that no row meets the condition. ``BLOOM_FILTER``:
+    the key range and the Bloom filter of the base file show that it has none of the record keys.
     """
 
     QUERY = "query"
@@ -36,6 +37,7 @@ class SkipReason(StrEnum):
     RECORD_INDEX = "record_index"
     SECONDARY_INDEX = "secondary_index"
     STATISTICS = "statistics"
+    BLOOM_FILTER = "bloom_filter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def explain(
     Arguments and errors are as for ``ScanPlanner.plan``.
     """
     scan = planner.plan(query, None, condition, record_keys)
-    queried = planner.plan(query, None, None).slices
+    queried = planner.without_demands().plan(query, None, None).slices
     groups, read = ({one.group for one in slices} for slices in (queried, scan.slices))
     skipped = [
         SkippedSlice(one, SkipReason.QUERY)
@@ -101,9 +103,9 @@ def explain(
     if left and scan.condition is not None:
         pruner = planner.create_pruner(scan.reader.schema)
         by_key = [
-            (SkipReason.BUCKET, planner.find_slices_by_hash(left, query, condition, record_keys)),
-            (SkipReason.RECORD_INDEX, planner.find_slices_of_keys(left, query, record_keys)),
-            (SkipReason.SECONDARY_INDEX, planner.find_slices_by_value(left, query, condition)),
+            (SkipReason.BUCKET, planner.find_slices_by_hash(left, query)),
+            (SkipReason.RECORD_INDEX, planner.find_slices_of_keys(left, query)),
+            (SkipReason.SECONDARY_INDEX, planner.find_slices_by_value(left, query)),
         ]
         found = {reason: {one.group for one in slices} for reason, slices in by_key}
         skipped += _skipped(pruner, left, scan.condition, found)
@@ -131,5 +133,7 @@ def _skipped(
             yield SkippedSlice(one, SkipReason.PARTITION)
         elif missing := [reason for reason, groups in found.items() if one.group not in groups]:
             yield SkippedSlice(one, missing[0])
-        else:
+        elif excluding:
             yield SkippedSlice(one, SkipReason.STATISTICS, excluding)
+        else:  # the last step of the pruning, which is not repeated here because it reads files
+            yield SkippedSlice(one, SkipReason.BLOOM_FILTER)

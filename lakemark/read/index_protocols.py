@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.file_slice import FileSlice
 
 
 def statistics_schema(of_what: str, data_type: pa.DataType) -> pa.Schema:
@@ -56,59 +55,41 @@ class FileStatistics(Protocol):
         ...
 
 
-class KeyLocations(Protocol):
-    """Locates the file groups of records in the table's latest state."""
-
-    def lookup(self, record_keys: pa.Array) -> pa.Table:
-        """Return the locations of those keys that the table contains, in no particular order.
-
-        Args:
-            record_keys: strings, in any order; nulls match nothing.
-
-        Returns:
-            A table with the columns ``record_key``, ``partition_path`` and ``file_id``, and
-            possibly others.
-        """
-        ...
-
-
-class KeyHashes(Protocol):
-    """Selects the file slices that may contain record keys, by the hashes of the keys."""
-
-    def select(
-        self,
-        slices: Sequence[FileSlice],
-        condition: pc.Expression | None,
-        record_keys: pa.Array | None,
-    ) -> Sequence[FileSlice]:
-        """Return the slices that may contain a row of the query.
-
-        Args:
-            slices: the latest slices of some file groups.
-            condition: the condition on the rows, if there is one.
-            record_keys: the keys of the rows, as text; None for any key.
-        """
-        ...
-
-
-class ValueLocations(Protocol):
-    """Selects the file slices that may contain the values that a query demands."""
+class GroupIndex(Protocol):
+    """An index that names the file groups with some record keys or values, in the latest state."""
 
     def select(self, slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
-        """Return the slices, among the latest ones, that may contain a row with such a value.
+        """Return the slices, among the latest ones, that may contain such a key or value.
 
         Raises:
-            SnapshotChanged: an index was changed in the meantime; plan the query again.
-            CorruptData: an index is damaged.
+            SnapshotChanged: the index was changed in the meantime; plan the query again.
+            CorruptData: the index is damaged.
+        """
+        ...
+
+    def select_files(self, files: pa.Table) -> pa.Table:
+        """Return the files of the file groups that may contain such a key or value.
+
+        Errors as for ``select``.
+
+        Args:
+            files: all files of some file groups, with the schema ``FILE_NAMES``.
         """
         ...
 
 
-def find_slices(
-    slices: Iterable[FileSlice], locations: KeyLocations, record_keys: pa.Array
-) -> list[FileSlice]:
-    """Return the slices that contain one of the keys."""
-    found = locations.lookup(record_keys)
-    paths, file_ids = (found.column(name).to_pylist() for name in ("partition_path", "file_id"))
-    groups = {FileGroupId(path, file_id) for path, file_id in zip(paths, file_ids, strict=True)}
-    return [file_slice for file_slice in slices if file_slice.group in groups]
+class KeySearch(Protocol):
+    """Selects the file slices that may contain record keys."""
+
+    def select(self, slices: Sequence[FileSlice], record_keys: pa.Array) -> Sequence[FileSlice]:
+        """Return the slices that may contain a row with one of the keys.
+
+        Args:
+            slices: some file slices.
+            record_keys: the keys, as text, none of which is null.
+
+        Raises:
+            SnapshotChanged: a file or an index was changed in the meantime; plan the query again.
+            CorruptData: a file or an index is damaged.
+        """
+        ...

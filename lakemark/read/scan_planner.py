@@ -28,13 +28,7 @@ from lakemark.model.meta_columns import (
 )
 from lakemark.read import incremental, time_travel
 from lakemark.read.file_group_reader import FileGroupReader
-from lakemark.read.index_protocols import (
-    FileStatistics,
-    KeyHashes,
-    KeyLocations,
-    ValueLocations,
-    find_slices,
-)
+from lakemark.read.index_protocols import FileStatistics, GroupIndex, KeySearch
 from lakemark.read.instant_range import InstantRange
 from lakemark.read.path_columns import PathColumns
 from lakemark.read.projection import project_schema
@@ -69,12 +63,13 @@ class ScanPlanner:
             the whole view is in memory, or if the table has no metadata table.
         avro_schema: the table's current columns, without the meta columns.
         statistics: column statistics of the table's files, if there are any.
-        key_locations: locations of the table's current records, if an index has them.
         key_hashes: the hashes of record keys, if they decide the file groups of all records.
         mergers: custom mergers, for a table in merge mode ``CUSTOM``.
         expressions: the partition expressions whose values all rows of the table have.
-        value_locations: locations of the values that the condition of the query demands, if an
-            index has them.
+        demanded_keys: record keys, of which each row of the query has one; None if it is not known.
+        key_groups: the file groups of these keys, if the record index has them.
+        value_groups: the file groups with values that the query demands, if an index has them.
+        key_filters: key ranges and Bloom filters of base files, if they are used.
     """
 
     storage: Storage
@@ -84,11 +79,13 @@ class ScanPlanner:
     avro_schema: AvroSchema
     parts: PartialViews | None = None
     statistics: FileStatistics | None = None
-    key_locations: KeyLocations | None = None
-    key_hashes: KeyHashes | None = None
+    key_hashes: KeySearch | None = None
     mergers: Sequence[CustomMerger] = ()
     expressions: Sequence[PartitionField] = ()
-    value_locations: ValueLocations | None = None
+    demanded_keys: pa.Array | None = None
+    key_groups: GroupIndex | None = None
+    value_groups: GroupIndex | None = None
+    key_filters: KeySearch | None = None
 
     @property
     def view(self) -> FileSystemView:
@@ -112,7 +109,8 @@ class ScanPlanner:
         Args:
             query: the type of query, with its time or range.
             columns: the columns of the result, in this order; all when None.
-            condition: a condition on the rows; None for all rows.
+            condition: a condition on the rows; None for all rows. The keys and values that the
+                planner searches are those that this condition and ``record_keys`` demand.
             record_keys: return only rows with these keys; None for any key.
 
         Raises:
@@ -129,52 +127,54 @@ class ScanPlanner:
         if query.as_of is not None:
             return self._plan_as_of(query, query.as_of, columns, condition)
         pruner = self.create_pruner()
-        view = self._view_for(condition, pruner)
+        view = self._view_for(query, condition, pruner)
         is_optimized = isinstance(query, ReadOptimized)
         latest = view.read_optimized() if is_optimized else view.latest_slices()
-        hashed = self.find_slices_by_hash(latest, query, condition, record_keys)
-        slices = self.find_slices_of_keys(hashed, query, record_keys)
-        slices = self.find_slices_by_value(slices, query, condition)
+        slices = self.find_slices_by_hash(latest, query)
+        slices = self.find_slices_of_keys(slices, query)
+        slices = self.find_slices_by_value(slices, query)
         return self._plan_scan(slices, columns, condition, view.visible_instants, pruner)
 
-    def find_slices_of_keys(
-        self, slices: Sequence[FileSlice], query: Query, record_keys: pa.Array | None
-    ) -> Sequence[FileSlice]:
-        """Return the slices that may contain one of the keys, by the record index if there is one.
+    def without_demands(self) -> ScanPlanner:
+        """Return the planner for the same query without a condition and record keys."""
+        return replace(
+            self, demanded_keys=None, key_groups=None, value_groups=None, key_filters=None
+        )
+
+    def find_slices_of_keys(self, slices: Sequence[FileSlice], query: Query) -> Sequence[FileSlice]:
+        """Return the slices that may contain a demanded key, by the record index if there is one.
 
         The index describes the latest rows, so it is used only for snapshot queries of them.
         """
-        if record_keys is None or self.key_locations is None or not _is_latest(query):
+        if self.key_groups is None or not _is_latest(query):
             return slices
-        return find_slices(slices, self.key_locations, record_keys)
+        return self.key_groups.select(slices)
 
     def find_slices_by_value(
-        self, slices: Sequence[FileSlice], query: Query, condition: pc.Expression | None
+        self, slices: Sequence[FileSlice], query: Query
     ) -> Sequence[FileSlice]:
-        """Return the slices that may have a value that the condition demands, by secondary indexes.
+        """Return the slices that may have a demanded value, by secondary indexes.
 
         As the record index, they are used only for snapshot queries of the latest rows.
         """
-        if self.value_locations is None or condition is None or not _is_latest(query):
+        if self.value_groups is None or not _is_latest(query):
             return slices
-        return self.value_locations.select(slices)
+        return self.value_groups.select(slices)
 
-    def find_slices_by_hash(
-        self,
-        slices: Sequence[FileSlice],
-        query: Query,
-        condition: pc.Expression | None,
-        record_keys: pa.Array | None,
-    ) -> Sequence[FileSlice]:
-        """Return the slices that may contain a key of the query, by the hashes of the keys.
+    def find_slices_by_hash(self, slices: Sequence[FileSlice], query: Query) -> Sequence[FileSlice]:
+        """Return the slices that may contain a demanded key, by the hashes of the keys.
 
         The hashes describe the current file groups, so they are not used for earlier states.
         """
-        if self.key_hashes is None or isinstance(query, Incremental) or query.as_of is not None:
+        if self.key_hashes is None or self.demanded_keys is None:
             return slices
-        return self.key_hashes.select(slices, condition, record_keys)
+        if isinstance(query, Incremental) or query.as_of is not None:
+            return slices
+        return self.key_hashes.select(slices, self.demanded_keys)
 
-    def _view_for(self, condition: pc.Expression | None, pruner: SlicePruner) -> FileSystemView:
+    def _view_for(
+        self, query: Query, condition: pc.Expression | None, pruner: SlicePruner
+    ) -> FileSystemView:
         """Return a view with all file groups that may contain a row that meets the condition.
 
         Only the files of these groups become file slices, if the metadata table can list them and
@@ -183,8 +183,11 @@ class ScanPlanner:
         if condition is None or self.parts is None:
             return self.view
         paths = pruner.select_partitions(self.parts.partitions, condition)
-        listed = self.parts.files_in(paths)
-        files = pruner.select_file_groups(listed, condition)
+        listed = files = self.parts.files_in(paths)
+        if _is_latest(query):
+            for index in (self.key_groups, self.value_groups):
+                files = files if index is None else index.select_files(files)
+        files = pruner.select_file_groups(files, condition)
         if len(paths) == len(self.parts.partitions) and 2 * len(files) > len(listed):
             return self.view  # which is kept for the next query
         return self.parts.view_of(files)
@@ -233,7 +236,20 @@ class ScanPlanner:
         past = time_travel.plan(self.view, self.store, as_of, read_optimized=is_optimized)
         schema = self.avro_schema if past.schema is None else json.loads(past.schema)
         planner = replace(self, avro_schema=schema)
+        if not self._has_same_keys(planner.schema):
+            planner = planner.without_demands()
         return planner._plan_scan(past.slices, columns, condition, past.visible)
+
+    def _has_same_keys(self, past: pa.Schema) -> bool:
+        """Return whether the fields of the record key have the same types as in the past."""
+        names = self.properties.record_key_fields
+        own = self.schema
+        return all(
+            name in past.names
+            and name in own.names
+            and past.field(name).type.equals(own.field(name).type)
+            for name in names
+        )
 
     def _plan_incremental(
         self, query: Incremental, columns: Sequence[str] | None, condition: pc.Expression | None
@@ -264,6 +280,8 @@ class ScanPlanner:
         project_schema(reader.schema, names)
         if condition is not None:
             slices = (pruner or self.create_pruner()).select(slices, condition)
+        if self.demanded_keys is not None and self.key_filters is not None:
+            slices = self.key_filters.select(slices, self.demanded_keys)
         return Scan(reader, tuple(slices), tuple(names), condition)
 
     def _create_reader(

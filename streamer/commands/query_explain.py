@@ -19,6 +19,7 @@ _REASONS = {
     SkipReason.RECORD_INDEX: "record index",
     SkipReason.SECONDARY_INDEX: "secondary index",
     SkipReason.STATISTICS: "statistics",
+    SkipReason.BLOOM_FILTER: "Bloom filter",
 }
 
 

@@ -1,0 +1,103 @@
+"""Skips the file groups of queries by key, by the key ranges and Bloom filters of base files.
+
+Apache Hudi stores both in the footers of base files, and the filters in the partition
+``bloom_filters`` of the metadata table, too, if the table has this index. A filter finds each key
+that was added to it, and few others. So a file without any of the keys is skipped for certain.
+
+A slice with logs is never skipped. A log may contain new keys: a bucket index writes them to logs,
+and so do the indexes of Flink and HBase. Deletes and updates have keys of the base file, but a
+reader cannot see who wrote a log.
+
+Source: ``HoodieKeyLookupHandle`` of Apache Hudi 1.2.0, which uses the filters for writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.bloom import BloomFilter
+from lakemark.errors import Unsupported
+from lakemark.index.key_search import exclude_absent_keys
+from lakemark.metadata.bloom_filters import BloomFilters
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.model.file_slice import BaseFile, FileSlice
+from lakemark.read.demanded_keys import MAX_KEYS
+from lakemark.storage.parallel_requests import request_all
+from lakemark.storage.storage import Storage
+
+#: Largest number of footers that are read before a query begins. The query reads the footer of each
+#: file that is not skipped once more.
+MAX_FOOTERS = 64
+
+#: Largest number of filters that are read from the metadata table. Apache Hudi stores 430 KB for
+#: each file, and they are read one after another.
+MAX_FILTERS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilters:
+    """Selects file slices by the filters of their base files; implements ``KeySearch``.
+
+    Attributes:
+        storage: the root of a table that stores record keys in its files.
+        metadata: the metadata table, if it has the partition ``bloom_filters``.
+    """
+
+    storage: Storage
+    metadata: MetadataTable | None = None
+
+    def select(self, slices: Sequence[FileSlice], record_keys: pa.Array) -> Sequence[FileSlice]:
+        """See ``KeySearch.select``. A single file is not searched, because the query opens it."""
+        files = [one.base for one in slices if one.base is not None and _has_filter(one)]
+        if (
+            len(files) < 2
+            or len(record_keys) > MAX_KEYS
+            or pc.any(pc.equal(record_keys, "")).as_py()
+        ):
+            return slices
+        absent = self._files_without(files, record_keys)
+        return [one for one in slices if one.logs or one.base not in absent]
+
+    def _files_without(self, files: Sequence[BaseFile], keys: pa.Array) -> set[BaseFile]:
+        """Return the files that certainly have none of the keys."""
+        try:
+            found = dict(self._search_metadata_table(files, keys))
+            left = [one for one in files if one not in found]
+            found |= self._search_footers(left, keys)
+        except Unsupported:  # a filter of an unknown type, which may have any key
+            return set()
+        return {file for file, may_contain in found.items() if not may_contain}
+
+    def _search_metadata_table(
+        self, files: Sequence[BaseFile], keys: pa.Array
+    ) -> Iterator[tuple[BaseFile, bool]]:
+        """Yield each file with a filter in the metadata table, and whether it may have a key."""
+        if self.metadata is None or len(files) > MAX_FILTERS:
+            return
+        by_name = {(one.partition_path, str(one.name)): one for one in files}
+        for name, bloom in BloomFilters(self.metadata).each(by_name):
+            yield by_name[name], _may_contain_any(bloom, keys)
+
+    def _search_footers(self, files: Sequence[BaseFile], keys: pa.Array) -> dict[BaseFile, bool]:
+        """Return for each file whether it may have a key; nothing if there are too many files."""
+        if len(files) > MAX_FOOTERS:
+            return {}
+
+        def search(base: BaseFile) -> bool:
+            return len(exclude_absent_keys(self.storage, base, keys)) > 0
+
+        return dict(zip(files, request_all(self.storage, search, files), strict=True))
+
+
+def _has_filter(file_slice: FileSlice) -> bool:
+    """Return whether a filter decides about all rows of a slice, if its base file has one."""
+    base = file_slice.base
+    return not file_slice.logs and base is not None and base.name.extension == "parquet"
+
+
+def _may_contain_any(bloom: BloomFilter, keys: pa.Array) -> bool:
+    return bool(bloom.might_contain(keys).any())
