@@ -174,9 +174,9 @@ class Table:
                 first.
             where: a condition on rows, as an Arrow expression or as text (docs/reading.md). The
                 scan skips partitions, files and row groups that cannot contain matching rows.
-            record_keys: record keys of the rows to read; None for all rows. If the metadata table
-                has a record index, a query of the latest rows reads only the file groups that
-                contain these keys.
+            record_keys: record keys of the rows to read; None for all rows. The scan skips files
+                that cannot contain these keys, by the record index or by Bloom filters, as for a
+                condition on the record key.
 
         Raises:
             InvalidConfig: a column is unknown, or a condition, time or range is not valid.

@@ -60,7 +60,7 @@ class KeyFilters:
         ):
             return slices
         absent = self._files_without(files, record_keys)
-        return [one for one in slices if one.logs or one.base not in absent]
+        return [one for one in slices if one.base not in absent]
 
     def _files_without(self, files: Sequence[BaseFile], keys: pa.Array) -> set[BaseFile]:
         """Return the files that certainly have none of the keys."""

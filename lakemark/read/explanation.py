@@ -104,8 +104,8 @@ def explain(
         pruner = planner.create_pruner(scan.reader.schema)
         by_key = [
             (SkipReason.BUCKET, planner.find_slices_by_hash(left, query)),
-            (SkipReason.RECORD_INDEX, planner.find_slices_of_keys(left, query)),
-            (SkipReason.SECONDARY_INDEX, planner.find_slices_by_value(left, query)),
+            (SkipReason.RECORD_INDEX, planner.find_slices_of_keys(left)),
+            (SkipReason.SECONDARY_INDEX, planner.find_slices_by_value(left)),
         ]
         found = {reason: {one.group for one in slices} for reason, slices in by_key}
         skipped += _skipped(pruner, left, scan.condition, found)

@@ -33,7 +33,7 @@ from lakemark.read.instant_range import InstantRange
 from lakemark.read.path_columns import PathColumns
 from lakemark.read.projection import project_schema
 from lakemark.read.pruning import SlicePruner
-from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
+from lakemark.read.queries import Incremental, Query, ReadOptimized
 from lakemark.read.query_instant import GivenTime
 from lakemark.read.scan import Scan
 from lakemark.read.virtual_keys import VirtualKeys
@@ -67,8 +67,10 @@ class ScanPlanner:
         mergers: custom mergers, for a table in merge mode ``CUSTOM``.
         expressions: the partition expressions whose values all rows of the table have.
         demanded_keys: record keys, of which each row of the query has one; None if it is not known.
-        key_groups: the file groups of these keys, if the record index has them.
-        value_groups: the file groups with values that the query demands, if an index has them.
+        key_groups: the file groups of these keys, if the record index has them. It describes the
+            latest rows, so it is used only for snapshot queries of them.
+        value_groups: the file groups with values that the query demands, if an index has them; as
+            ``key_groups``, only for snapshot queries of the latest rows.
         key_filters: key ranges and Bloom filters of base files, if they are used.
     """
 
@@ -127,12 +129,12 @@ class ScanPlanner:
         if query.as_of is not None:
             return self._plan_as_of(query, query.as_of, columns, condition)
         pruner = self.create_pruner()
-        view = self._view_for(query, condition, pruner)
+        view = self._view_for(condition, pruner)
         is_optimized = isinstance(query, ReadOptimized)
         latest = view.read_optimized() if is_optimized else view.latest_slices()
         slices = self.find_slices_by_hash(latest, query)
-        slices = self.find_slices_of_keys(slices, query)
-        slices = self.find_slices_by_value(slices, query)
+        slices = self.find_slices_of_keys(slices)
+        slices = self.find_slices_by_value(slices)
         return self._plan_scan(slices, columns, condition, view.visible_instants, pruner)
 
     def without_demands(self) -> ScanPlanner:
@@ -141,25 +143,19 @@ class ScanPlanner:
             self, demanded_keys=None, key_groups=None, value_groups=None, key_filters=None
         )
 
-    def find_slices_of_keys(self, slices: Sequence[FileSlice], query: Query) -> Sequence[FileSlice]:
+    def find_slices_of_keys(self, slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
         """Return the slices that may contain a demanded key, by the record index if there is one.
 
-        The index describes the latest rows, so it is used only for snapshot queries of them.
+        Errors as for ``GroupIndex.select``.
         """
-        if self.key_groups is None or not _is_latest(query):
-            return slices
-        return self.key_groups.select(slices)
+        return slices if self.key_groups is None else self.key_groups.select(slices)
 
-    def find_slices_by_value(
-        self, slices: Sequence[FileSlice], query: Query
-    ) -> Sequence[FileSlice]:
-        """Return the slices that may have a demanded value, by secondary indexes.
+    def find_slices_by_value(self, slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
+        """Return the slices that may have a demanded value, by secondary indexes if there are any.
 
-        As the record index, they are used only for snapshot queries of the latest rows.
+        Errors as for ``GroupIndex.select``.
         """
-        if self.value_groups is None or not _is_latest(query):
-            return slices
-        return self.value_groups.select(slices)
+        return slices if self.value_groups is None else self.value_groups.select(slices)
 
     def find_slices_by_hash(self, slices: Sequence[FileSlice], query: Query) -> Sequence[FileSlice]:
         """Return the slices that may contain a demanded key, by the hashes of the keys.
@@ -172,9 +168,7 @@ class ScanPlanner:
             return slices
         return self.key_hashes.select(slices, self.demanded_keys)
 
-    def _view_for(
-        self, query: Query, condition: pc.Expression | None, pruner: SlicePruner
-    ) -> FileSystemView:
+    def _view_for(self, condition: pc.Expression | None, pruner: SlicePruner) -> FileSystemView:
         """Return a view with all file groups that may contain a row that meets the condition.
 
         Only the files of these groups become file slices, if the metadata table can list them and
@@ -184,9 +178,8 @@ class ScanPlanner:
             return self.view
         paths = pruner.select_partitions(self.parts.partitions, condition)
         listed = files = self.parts.files_in(paths)
-        if _is_latest(query):
-            for index in (self.key_groups, self.value_groups):
-                files = files if index is None else index.select_files(files)
+        for index in (self.key_groups, self.value_groups):
+            files = files if index is None else index.select_files(files)
         files = pruner.select_file_groups(files, condition)
         if len(paths) == len(self.parts.partitions) and 2 * len(files) > len(listed):
             return self.view  # which is kept for the next query
@@ -327,11 +320,6 @@ class ScanPlanner:
             makes_values,
             {} if makes_values else {one.stored_column: one for one in self.expressions},
         )
-
-
-def _is_latest(query: Query) -> bool:
-    """Return whether a query is a snapshot query of the latest rows, which indexes describe."""
-    return isinstance(query, Snapshot) and query.as_of is None
 
 
 def may_make_values(properties: TableProperties) -> bool:

@@ -8,6 +8,9 @@ _RECORDS = ("tests/unit/metadata/test_secondary_index_records.py",)
 
 _CREATION = ("tests/unit/operations/test_indexes.py",)
 
+_KEY_QUERIES = ("tests/unit/operations/test_key_queries.py",)
+_DEMANDED_KEYS = ("tests/unit/read/test_demanded_keys.py",)
+
 OF_INDEXES = (
     Mutant(
         "lakemark/metadata/new_index.py",
@@ -57,5 +60,40 @@ OF_INDEXES = (
         "return {**one, **other}",
         "a query with or misses the rows that meet only one of its conditions",
         _RECORDS,
+    ),
+    Mutant(
+        "lakemark/index/key_filters.py",
+        'return not file_slice.logs and base is not None and base.name.extension == "parquet"',
+        'return base is not None and base.name.extension == "parquet"',
+        "a query by key misses the rows of logs whose base file lacks the key",
+        _KEY_QUERIES,
+    ),
+    Mutant(
+        "lakemark/index/key_filters.py",
+        "return {file for file, may_contain in found.items() if not may_contain}",
+        "return {file for file, may_contain in found.items() if may_contain}",
+        "a query by key skips exactly the files with the key",
+        _KEY_QUERIES,
+    ),
+    Mutant(
+        "lakemark/operations/open_table.py",
+        "is_current = is_latest and isinstance(query, Snapshot)",
+        "is_current = True",
+        "a query of earlier rows misses those that the record index does not have any more",
+        _KEY_QUERIES,
+    ),
+    Mutant(
+        "lakemark/read/demanded_keys.py",
+        "return pc.unique(keys) if is_certain and not keys.null_count else None",
+        "return pc.unique(keys) if not keys.null_count else None",
+        "a query by a key that two rows share misses one of them",
+        _DEMANDED_KEYS,
+    ),
+    Mutant(
+        "lakemark/read/demanded_keys.py",
+        "if config.has_lone_complex_key:",
+        "if False:",
+        "a query misses the rows whose keys have the other encoding of a single complex key",
+        _DEMANDED_KEYS,
     ),
 )
