@@ -28,6 +28,7 @@ from streamer.events import (
     MetricsServed,
     OffsetsLost,
     PartitionsChanged,
+    PartitionsExpired,
     RecordsRejected,
     Retrying,
     RunFailed,
@@ -36,12 +37,14 @@ from streamer.events import (
     RunStopping,
     SchemaEvolved,
     ServiceCompleted,
+    ServiceFailed,
     WarningLogged,
 )
 from streamer.wording import counted, size_text
 
 _SHOWN_BATCHES = 8
 _SHOWN_NOTES = 4
+_SHOWN_PARTITIONS = 5
 _REFRESHES_PER_S = 4
 
 
@@ -218,6 +221,14 @@ def describe(event: Event) -> str:
                 f"compaction {event.instant}{_of(event.table)} is no longer pending: another "
                 "writer has completed or removed it"
             )
+        case PartitionsExpired():
+            return _describe_expired(event)
+        case ServiceFailed():
+            return (
+                f"{event.service}{_of(event.table)} failed "
+                f"({counted(event.failures, 'failure')}), "
+                f"retrying in {event.pause_s:g} s: {event.error_type}: {event.error}"
+            )
         case ServiceCompleted():
             return f"{event.service}{_of(event.table)}: {event.summary} in {event.seconds:.2f} s"
         case Retrying():
@@ -239,6 +250,18 @@ def _of(table_url: str) -> str:
     """Return " of" and the last part of the table's path; "" for an event of several tables."""
     name = table_url.rstrip("/").rpartition("/")[2]
     return f" of {name}" if name else ""
+
+
+def _describe_expired(event: PartitionsExpired) -> str:
+    shown = ", ".join(event.partitions[:_SHOWN_PARTITIONS])
+    more = ", …" if len(event.partitions) > _SHOWN_PARTITIONS else ""
+    rows = "" if event.rows is None else f"{counted(event.rows, 'row')}, "
+    return (
+        f"commit {event.instant}{_of(event.table)}: "
+        f"{counted(len(event.partitions), 'partition')} expired ({shown}{more}): {rows}"
+        f"{counted(event.files, 'file')}, {size_text(event.bytes_expired)} "
+        f"in {event.seconds:.2f} s"
+    )
 
 
 def _describe_batch(batch: BatchWritten) -> str:

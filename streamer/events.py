@@ -302,6 +302,50 @@ class CompactionResolved:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsExpired:
+    """Partitions whose lifetime had ended were deleted.
+
+    Attributes:
+        instant: the commit that deleted them.
+        partitions: the paths of the partitions, the oldest first.
+        files: the number of files that queries no longer read. Cleaning deletes them later.
+        bytes_expired: the size of these files.
+        rows: the number of deleted rows; None if it is not known without reading files.
+        seconds: the duration.
+        table: the URL of the table.
+    """
+
+    instant: str
+    partitions: tuple[str, ...]
+    files: int
+    bytes_expired: int
+    rows: int | None
+    seconds: float
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFailed:
+    """A table service failed between two batches. It is retried, and the batches continue.
+
+    Attributes:
+        service: the name of the service: ``partition_expiry``.
+        error: the message of the error.
+        failures: the number of consecutive failures, including this one.
+        pause_s: seconds until the service may run again, after a batch.
+        error_type: the name of the error's class.
+        table: the URL of the table.
+    """
+
+    service: str
+    error: str
+    failures: int
+    pause_s: float
+    error_type: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceCompleted:
     """Table services have run, or a batch has waited for a compaction.
 
@@ -402,6 +446,8 @@ Event: TypeAlias = (
     | CompactionFailed
     | CompactionCompleted
     | CompactionResolved
+    | PartitionsExpired
+    | ServiceFailed
     | ServiceCompleted
     | Retrying
     | RunFailed

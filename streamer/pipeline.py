@@ -59,12 +59,14 @@ from streamer.events import Listener
 from streamer.executors import check_executors, is_local
 from streamer.jvm_exit import report_jvm_exit
 from streamer.loop import StreamLoop
+from streamer.partition_expiry import PartitionExpiry
 from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
 from streamer.sources.kafka import KafkaSource
 from streamer.start_checks import check_start
 from streamer.table_setup import (
     check_partial_rows,
+    check_partition_lifetime,
     check_table,
     check_unique_keys,
     columns_with,
@@ -128,7 +130,9 @@ def build(
     with report_jvm_exit(), _source(config, listener) as (spark, source):
         sink, writers = open_sink(config, source)
         compactor = _async_compactor(config, spark, listener)
-        services = TableServices(writers, _policies(config), _runner(spark), listener, compactor)
+        runner = _runner(spark)
+        expiry = _partition_expiry(config, writers[0], runner, listener)
+        services = TableServices(writers, _policies(config), runner, listener, compactor, expiry)
         loop = StreamLoop(
             config.name,
             source,
@@ -164,8 +168,20 @@ def _policies(config: PipelineConfig) -> ServicePolicies:
     )
 
 
+def _partition_expiry(
+    config: PipelineConfig, rows: TableWriter, runner: Runner, listener: Listener
+) -> PartitionExpiry | None:
+    lifetime = config.partition_lifetime.lifetime()
+    if lifetime is None:
+        return None
+    interval_s = config.partition_lifetime.interval_s
+    return PartitionExpiry(rows, lifetime, interval_s, runner, listener)
+
+
 def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, list[TableWriter]]:
-    """Open the sink and the writers of its tables; nothing is changed before all checks are made.
+    """Open the sink and the writers of its tables: that of the rows, then that of the dead letters.
+
+    Nothing is changed before all checks are made.
 
     Raises:
         HudiError: a setting, the topic or a table is not suitable.
@@ -185,6 +201,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         source.start_checkpoint(None)
     else:
         check_partial_rows(found, config.table.partial_update)
+        check_partition_lifetime(found, config.partition_lifetime)
         if index is None and found.schema is not None:
             check_unique_keys(config, found)
         columns, policy = converter.table_schema, config.decode.policy()

@@ -24,6 +24,7 @@ from lakemark.services.metadata_table_services import Maintained, MetadataPolici
 from lakemark.services.resize_plan import ResizePolicy
 from streamer.async_compaction import AsyncCompactor
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
+from streamer.partition_expiry import PartitionExpiry
 from streamer.wording import counted
 
 
@@ -47,10 +48,10 @@ class ServicePolicies:
 class TableServices:
     """Runs the due services of the pipeline's tables.
 
-    The order is: compaction merges files, a resize splits and merges buckets, cleaning deletes old
-    files, and archival archives old instants. Then the metadata table is cleaned and archived, too,
-    because its history also grows. A pending resize of another writer is executed in any case,
-    because no row can be written to its buckets.
+    The order is: compaction merges files, a resize splits and merges buckets, expired partitions
+    are deleted, cleaning deletes old files, and archival archives old instants. Then the metadata
+    table is cleaned and archived, too, because its history also grows. A pending resize of another
+    writer is executed in any case, because no row can be written to its buckets.
 
     Args:
         writers: the writers of the pipeline's table and of its dead-letter table.
@@ -58,6 +59,7 @@ class TableServices:
         runner: executes the tasks.
         listener: receives the events of services.
         compactor: compacts asynchronously; None to compact between batches.
+        expiry: deletes expired partitions of one of the tables; None if partitions do not expire.
     """
 
     def __init__(
@@ -67,10 +69,11 @@ class TableServices:
         runner: Runner,
         listener: Listener,
         compactor: AsyncCompactor | None = None,
+        expiry: PartitionExpiry | None = None,
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
-        self._compactor = compactor
+        self._compactor, self._expiry = compactor, expiry
 
     @property
     def mutex(self) -> AbstractContextManager[object]:
@@ -101,6 +104,8 @@ class TableServices:
             self._clear_dead(writer)
             self._compact(writer)
             self._resize(writer)
+            if self._expiry is not None and self._expiry.writer is writer:
+                self._expiry.run_if_due()
             self._clean(writer.table)
             self._archive(writer.table)
             self._maintain_metadata_table(writer.table)

@@ -32,6 +32,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.sources.topic_check import NotTranslatable, check_topic
 from streamer.table_setup import (
     check_partial_rows,
+    check_partition_lifetime,
     dead_letters_table,
     find_table,
     table_spec,
@@ -132,9 +133,12 @@ def _check_rows_table(config: PipelineConfig, location: StorageLocation, spec: T
     Raises:
         ConfigError: the table does not exist yet, and it cannot be partitioned by a timestamp, or
             by one of the expressions.
+        Unsupported: partitions have a lifetime, but those of the table cannot be deleted.
     """
     partial_update, timezone = config.table.partial_update, config.table.timeline_timezone
     table = _check_table(config, location, spec, partial_update, timezone)
+    if table is not None:
+        check_partition_lifetime(table, config.partition_lifetime)
     columns = config.row_columns()
     problems = list(expression_problems(config.table, columns)) if table is None else []
     if columns is not None and (table is None or table.schema is None):

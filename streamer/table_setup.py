@@ -21,6 +21,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.create import check_empty
 from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.overwrite import check_replaces_partitions
 from lakemark.operations.table_index import (
     check_moves,
     has_bucket_index,
@@ -41,6 +42,7 @@ from lakemark.storage import StorageLocation, open_storage
 from lakemark.timeline.zone import check_new_zone
 from sinks.dead_letters import dead_letter_spec
 from streamer.config.concurrency import ConcurrencyConfig
+from streamer.config.partition_lifetime import PartitionLifetimeConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.table import TableConfig
 from transforms.decode.schema_policy import SchemaPolicy
@@ -303,6 +305,16 @@ def check_partial_rows(table: OpenTable, partial_update: str) -> None:
             "remove table.partial_update: absent_fields, or run lakemark table upgrade TABLE --to 9"
         )
         raise Unsupported(message)
+
+
+def check_partition_lifetime(table: OpenTable, lifetime: PartitionLifetimeConfig) -> None:
+    """Check that partitions of the table can be deleted, if they have a lifetime.
+
+    Raises:
+        Unsupported: the table has consistent hashing.
+    """
+    if lifetime.days is not None:
+        check_replaces_partitions(table.location.url, table.first_ring_count)
 
 
 def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:

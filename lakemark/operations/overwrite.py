@@ -49,17 +49,22 @@ class Overwrite(NamedTuple):
     replaced: ReplacedGroups
 
 
-def check_replaces_partitions(writer: TableWriter) -> None:
-    """Check that lakemark can replace partitions of a table.
+def check_replaces_partitions(table_url: str, first_ring_count: int | None) -> None:
+    """Check that lakemark can replace or delete partitions of a table.
+
+    Args:
+        table_url: the URL of the table, for the message.
+        first_ring_count: the bucket count of new partitions in a table with consistent hashing;
+            None for a table with another index.
 
     Raises:
         Unsupported: the table has consistent hashing, whose hash rings name the file groups.
     """
-    if writer.settings.first_ring_count is not None:
+    if first_ring_count is not None:
         message = (
-            f"table {writer.table.location.url} has consistent hashing, whose hash rings name the "
-            "file groups of each partition, so that lakemark does not replace them; delete the "
-            "rows with Table.delete(where=…), or use a table with another index"
+            f"table {table_url} has consistent hashing, whose hash rings name the file groups of "
+            "each partition, so that lakemark does not replace them; delete the rows with "
+            "Table.delete(where=…), or use a table with another index"
         )
         raise Unsupported(message)
 

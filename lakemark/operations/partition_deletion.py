@@ -1,4 +1,4 @@
-"""Chooses the partitions that a commit deletes, and describes what they contain.
+"""Chooses the partitions that a commit deletes, describes what they contain, and deletes them.
 
 A pattern is a partition path in which each ``*`` stands for any text, slashes included. Source:
 ``HoodieSparkSqlWriter.resolvePartitionWildcards`` of Apache Hudi 1.2.0, which also deletes
@@ -13,11 +13,21 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import Runner
 from lakemark.model.action import COMMITS
+from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.replaced_groups import groups_with_rows
+from lakemark.operations.replaced_groups import (
+    ReplacedGroups,
+    find_replaced_groups,
+    groups_with_rows,
+)
+from lakemark.operations.table_writer import TableWriter
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.streamer_progress import repeat_table_progress
 from lakemark.view.file_system_view import FileSystemView
+from lakemark.write.write_context import WriteContext
 
 #: Returns the paths of the partitions to delete, as of a view of the table.
 ChoosePartitions: TypeAlias = Callable[[FileSystemView], Sequence[str]]
@@ -102,6 +112,56 @@ def plan_deletion(table: OpenTable, choose: ChoosePartitions) -> PartitionDeleti
         InvalidConfig: a partition does not exist.
     """
     return PartitionDeletion(None, tuple(describe_partitions(table, choose(table.view()))))
+
+
+def prepare_deletion(
+    table: OpenTable, context: WriteContext, choose: ChoosePartitions, runner: Runner
+) -> tuple[PartitionDeletion, ReplacedGroups]:
+    """Return the partitions that a commit deletes, and their file groups, as of its beginning.
+
+    Raises:
+        CompactionPending: a pending compaction would write to one of the file groups.
+        HudiError: a partition does not exist, or a file cannot be read.
+    """
+    view = table.view()
+    chosen = choose(view)
+    described = tuple(describe_partitions(table, chosen))
+    replaced = find_replaced_groups(context, view, chosen, runner)
+    return PartitionDeletion(context.instant, described), replaced
+
+
+def delete_between_commits(
+    writer: TableWriter, choose: ChoosePartitions, runner: Runner
+) -> PartitionDeletion:
+    """Delete all rows of partitions, between two other commits of a writer.
+
+    No instant is requested if the table has no such partition as of its last refresh. After a
+    failure, the instant may be pending; call ``TableWriter.abandon``.
+
+    Args:
+        writer: the writer of the table; it has no pending instant.
+        choose: returns the paths of the partitions. It may be called twice.
+        runner: the threads that read the keys of deleted rows, if the table has a record index.
+
+    Raises:
+        WriteConflict: another writer committed to one of the partitions, or planned a compaction.
+        HudiError: a file cannot be read, or the commit fails; see ``TableWriter.commit``.
+    """
+    assert not writer.is_writing
+    table = writer.table
+    if not choose(table.view()):
+        return PartitionDeletion(None, ())
+    context = writer.begin(Operation.DELETE_PARTITION)
+    deletion, replaced = prepare_deletion(table, context, choose, runner)
+    if not replaced.file_ids:
+        writer.cancel()
+        return PartitionDeletion(None, ())
+
+    def carried(timeline: Timeline) -> dict[str, str]:
+        return repeat_table_progress(table.store, timeline)
+
+    writer.commit([], carried, operation=Operation.DELETE_PARTITION, replaced=replaced)
+    return deletion
 
 
 def _matching(pattern: str, paths: Collection[str], url: str) -> set[str]:

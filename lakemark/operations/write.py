@@ -64,13 +64,12 @@ from lakemark.operations.partition_deletion import (
     ChoosePartitions,
     PartitionContents,
     PartitionDeletion,
-    describe_partitions,
+    prepare_deletion,
 )
 from lakemark.operations.replaced_groups import (
     NOTHING_REPLACED,
     CompactionPending,
     ReplacedGroups,
-    find_replaced_groups,
 )
 from lakemark.operations.share_insert import ShareInsert, Shares
 from lakemark.operations.table_index import (
@@ -333,7 +332,7 @@ class RowWriter:
             operation: ``INSERT_OVERWRITE`` or ``INSERT_OVERWRITE_TABLE``.
             add_columns: whether columns that the table lacks are added.
         """
-        check_replaces_partitions(self._writer)
+        self._check_replaces_partitions()
         incoming = as_table(rows, self._writer.schema)
 
         def prepare(context: WriteContext) -> tuple[pa.Table, Overwrite]:
@@ -360,21 +359,23 @@ class RowWriter:
         Args:
             choose: returns the paths of the partitions. It is called again for each attempt.
         """
-        check_replaces_partitions(self._writer)
-        deleted: list[PartitionContents] = []
-
-        def prepare(context: WriteContext) -> ReplacedGroups:
-            view = self._table.view()
-            chosen = choose(view)
-            deleted[:] = describe_partitions(self._table, chosen)
-            return find_replaced_groups(context, view, chosen, self._runner)
+        self._check_replaces_partitions()
+        deleted: tuple[PartitionContents, ...] = ()
 
         def write(context: WriteContext) -> _Written:
-            replaced = self._or_cancel(lambda: prepare(context))
+            nonlocal deleted
+            found, replaced = self._or_cancel(
+                lambda: prepare_deletion(self._table, context, choose, self._runner)
+            )
+            deleted = found.partitions
             return _Written([], WriteResult(replaced_groups=len(replaced.groups)), replaced)
 
         result = self._write(write, Operation.DELETE_PARTITION)
-        return PartitionDeletion(result.instant, tuple(deleted))
+        return PartitionDeletion(result.instant, deleted)
+
+    def _check_replaces_partitions(self) -> None:
+        url, first_ring_count = self._table.location.url, self._writer.settings.first_ring_count
+        check_replaces_partitions(url, first_ring_count)
 
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""

@@ -22,6 +22,10 @@ from streamer.config.decode import (
 )
 from streamer.config.errors import Contradiction, Problem
 from streamer.config.metrics import MetricsConfig
+from streamer.config.partition_lifetime import (
+    PartitionLifetimeConfig,
+    partition_lifetime_problems,
+)
 from streamer.config.run import (
     CompactionConfig,
     DeadLettersConfig,
@@ -61,6 +65,7 @@ class PipelineConfig(Section):
     base_files: BaseFilesConfig = BaseFilesConfig()
     compaction: CompactionConfig = CompactionConfig()
     bucket_resizing: BucketResizingConfig = BucketResizingConfig()
+    partition_lifetime: PartitionLifetimeConfig = PartitionLifetimeConfig()
     cleaning: CleaningConfig = CleaningConfig()
     archival: ArchivalConfig = ArchivalConfig()
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
@@ -88,6 +93,7 @@ class PipelineConfig(Section):
             ),
             *base_file_problems(self.base_files),
             *bucket_resizing_problems(self.bucket_resizing),
+            *partition_lifetime_problems(self.partition_lifetime, self.table),
             *retry_problems(self.run.retry),
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),

@@ -26,6 +26,7 @@ from streamer.events import (
     MetricsServed,
     OffsetsLost,
     PartitionsChanged,
+    PartitionsExpired,
     RecordsRejected,
     Retrying,
     RunFailed,
@@ -34,6 +35,7 @@ from streamer.events import (
     RunStopping,
     SchemaEvolved,
     ServiceCompleted,
+    ServiceFailed,
     WarningLogged,
 )
 from streamer.metrics.table_shape import ROWS, TableShape
@@ -122,6 +124,10 @@ class RunMetrics:
                 self._services.compact(event)
             case CompactionResolved():
                 self._services.resolve(event.instant)
+            case PartitionsExpired():
+                self._services.expire(event)
+            case ServiceFailed():
+                self._services.fail_between_batches(event.service)
             case ServiceCompleted():
                 self._services.add(event.service, event.seconds)
             case Retrying():
@@ -427,6 +433,15 @@ class _Services:
         self._compacted_bytes = factory.one_counter(
             "compacted_bytes", "Bytes that compaction wrote"
         )
+        self._expired = factory.one_counter(
+            "expired_partitions", "Partitions that were deleted because their lifetime had ended"
+        )
+        self._expired_bytes = factory.one_counter(
+            "expired_bytes", "Size of the files that queries read in expired partitions"
+        )
+        self._failed = factory.counter(
+            "service_failures", "Failures of table services between batches", "service"
+        )
         self.running = factory.one_gauge(
             "compaction_running", "1 while an asynchronous compaction runs"
         )
@@ -464,6 +479,14 @@ class _Services:
             self._failing[event.instant] = self._failing.get(event.instant, 0) + 1
             self._consecutive.set(max(self._failing.values()))
         self._failed_at.set(self._now())
+
+    def expire(self, event: PartitionsExpired) -> None:
+        self.add("partition_expiry", event.seconds)
+        self._expired.inc(len(event.partitions))
+        self._expired_bytes.inc(event.bytes_expired)
+
+    def fail_between_batches(self, service: str) -> None:
+        self._failed.labels(*self._run, self._name(service)).inc()
 
     def add(self, service: str, seconds: float) -> None:
         self._seconds.labels(*self._run, self._name(service)).observe(seconds)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cache, partial
 from typing import Protocol, TypeAlias
 from uuid import uuid4
@@ -30,7 +31,7 @@ from lakemark.config.table_properties import (
     TableType,
 )
 from lakemark.config.table_spec import TableSpec
-from lakemark.errors import Refused, TableNotFound
+from lakemark.errors import Refused, Retriable, TableNotFound
 from lakemark.execution.runner import LocalRunner, Result, Task
 from lakemark.index.ring_files import load_ring
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
@@ -61,6 +62,7 @@ from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, maintain
+from lakemark.services.partition_lifetime import PartitionLifetime
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage import Storage, StorageLocation
@@ -78,6 +80,8 @@ from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from lakemark.write.sorted_runs import SortMode
 from sinks.hudi.partition_rule import PartitionChange as SinkPartitionChange
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
+from streamer.events import Event, ServiceFailed
+from streamer.partition_expiry import PartitionExpiry
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import COLUMNS, JsonStream, Record
 from tests.recovery.stores import storage_at
@@ -286,6 +290,14 @@ _MOVING: tuple[Record, ...] = (
 )
 
 
+_EXPIRING: tuple[Record, ...] = (
+    {"id": "a", "ts": 1, "n": 1, "region": "x"},
+    b"no JSON",
+    {"id": "b", "ts": 1, "n": 2, "region": "y"},
+    b"no JSON",
+)
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """A pipeline from its start to the end of a batch of records, one of them rejected.
@@ -363,6 +375,48 @@ class Pipeline:
             partition_by=("region",),
             partition_change=SinkPartitionChange.MOVE,
             index=None,
+        )
+
+
+@dataclass(frozen=True)
+class ExpiringPipeline(Pipeline):
+    """A pipeline that writes a batch, and then deletes the partition of its first batch."""
+
+    def act(self, root: StorageLocation, wrap: Wrap) -> None:
+        """Run the process; raise ``Retriable`` if the deletion failed, which ends no stream."""
+        stream, failures = self._stream(root, wrap), list[ServiceFailed]()
+        if stream.offset < self.wanted:
+            stream.write(self.records[stream.offset : self.wanted])
+
+        def listen(event: Event) -> None:
+            if isinstance(event, ServiceFailed):
+                failures.append(event)
+
+        began = UTC_CLOCK.parse(stream.rows.table.timeline.completed(*COMMITS)[0].requested_at)
+        lifetime = PartitionLifetime(timedelta(hours=1))
+        ended = began + lifetime.older_than + timedelta(milliseconds=1)
+        expiry = PartitionExpiry(stream.rows, lifetime, 60.0, LocalRunner(1), listen, lambda: ended)
+        expiry.run_if_due()
+        if failures:
+            raise Retriable(failures[0].error)
+
+    def has_acted(self, root: StorageLocation) -> bool:
+        table = next(self.tables(root))
+        return super().has_acted(root) and bool(table.timeline.completed(Action.REPLACE_COMMIT))
+
+    def write_more(self, root: StorageLocation) -> Rows:
+        """Write a late record of the deleted partition."""
+        before = self.rows(root)
+        self._stream(root, unchanged).write([{"id": "a", "ts": 9, "n": 9, "region": "x"}])
+        return {**before, "a": 9}
+
+    def _stream(self, root: StorageLocation, wrap: Wrap) -> JsonStream:
+        return JsonStream(
+            root.child(TABLE),
+            columns={**COLUMNS, "region": "string"},
+            partition_by=("region",),
+            metadata_table=self.has_metadata,
+            opened=partial(_opened, wrap),
         )
 
 
@@ -973,6 +1027,18 @@ SCENARIOS: dict[str, Scenario] = {
         has_metadata=False,
         records=_MOVING,
         moves=True,
+    ),
+    "pipeline that deletes an expired partition": ExpiringPipeline(
+        (
+            {"a": 1, "rejects": [1]},
+            {"a": 1, "rejects": [1, 3]},
+            {"a": 1, "b": 2, "rejects": [1, 3]},
+            {"b": 2, "rejects": [1, 3]},
+        ),
+        2,
+        len(_EXPIRING),
+        has_metadata=False,
+        records=_EXPIRING,
     ),
     "commit": TableScenario(
         committed(1), commit_second, has_ingested(2), (STATES[0], STATES[1]), is_shared=True

@@ -94,6 +94,17 @@ DESCRIBED: list[tuple[Event, str]] = [
         events.ServiceCompleted("cleaning", "3 files", 0.1, "s3://lake/orders_dead_letters/"),
         "cleaning of orders_dead_letters: 3 files in 0.10 s",
     ),
+    (
+        events.PartitionsExpired(
+            "20260501000000001", tuple("abcdef"), 9, 3 * 1024**3, 900, 1.5, "/lake/orders"
+        ),
+        "commit 20260501000000001 of orders: 6 partitions expired (a, b, c, d, e, …): 900 rows, "
+        "9 files, 3.0 GiB in 1.50 s",
+    ),
+    (
+        events.ServiceFailed("partition_expiry", "busy", 1, 60.0, "LockTimeout", "/lake/orders"),
+        "partition_expiry of orders failed (1 failure), retrying in 60 s: LockTimeout: busy",
+    ),
     (events.ServiceCompleted("rollback", "1, 2", 0.1), "rollback: 1, 2 in 0.10 s"),
     (
         events.Retrying("no broker", 1, 5, 2.0),

@@ -27,12 +27,14 @@ from streamer.events import (
     Event,
     OffsetsLost,
     PartitionsChanged,
+    PartitionsExpired,
     RecordsRejected,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
     ServiceCompleted,
+    ServiceFailed,
     WarningLogged,
 )
 from streamer.metrics.run_metrics import BoundedLabel, RunMetrics
@@ -179,6 +181,12 @@ def test_failures_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(CompactionCompleted("20260501120000500", 2, 70, 800, 1.5, "/lake/orders"))
     watched.metrics(ServiceCompleted("rollback", "1 instant", 0.5))
     watched.metrics(WarningLogged("warning", "lakemark.timeline.locks.table_lock", "it stays"))
+    watched.metrics(PartitionsExpired("1", ("a", "b"), 3, 500, None, 2.5, "/lake/orders"))
+    watched.metrics(ServiceFailed("partition_expiry", "busy", 1, 60.0, "LockTimeout", "/lake"))
+    assert watched("expired_partitions_total") == 2
+    assert watched("expired_bytes_total") == 500
+    assert watched("service_seconds_sum", service="partition_expiry") == 2.5
+    assert watched("service_failures_total", service="partition_expiry") == 1
     assert watched("warnings_total") == 1
     assert watched("failures_total", type="StreamInterrupted") == 1
     assert watched("failures_total", type="DataLoss") == 1
