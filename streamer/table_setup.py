@@ -179,7 +179,7 @@ def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:
 
     Without ``table.partition_change: move``, the run would stop at the first row whose partition
     changes. So the setting is needed, unless the record key alone decides the partition. An insert
-    must look up its keys, and cannot move rows.
+    must look up its keys, and cannot move rows. Automatic keys are always new, and so unique.
 
     Args:
         config: the pipeline.
@@ -190,6 +190,8 @@ def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:
         Unsupported: rows cannot move, because the table has partial updates or a custom merger.
     """
     settings, properties = config.table, table.properties
+    if settings.has_automatic_keys:
+        return
     if settings.moves_rows:
         check_moves(table)
         return

@@ -108,6 +108,7 @@ class JsonStream:
         multi_writer: the settings for several writers; None if the pipeline is the only writer.
         metadata_table: whether the table and its dead-letter table have a metadata table.
         partition_by: columns that form the partition path.
+        record_key: columns of the record key; none for automatic keys.
         ordering: ordering columns. If there are none, the row that arrives last wins.
         partition_change: what happens to rows whose key exists in another partition.
         index: the bucket index of the table; None if keys are looked up.
@@ -130,6 +131,7 @@ class JsonStream:
     multi_writer: MultiWriter | None = None
     metadata_table: bool = True
     partition_by: tuple[str, ...] = ()
+    record_key: tuple[str, ...] = ("id",)
     ordering: tuple[str, ...] = ("ts",)
     partition_change: PartitionChange = PartitionChange.ALLOW
     index: BucketIndex | None = INDEX
@@ -143,7 +145,7 @@ class JsonStream:
         mode = MergeMode.EVENT_TIME if self.ordering else MergeMode.COMMIT_TIME
         spec = TableSpec(
             name="orders",
-            record_key=("id",),
+            record_key=self.record_key,
             table_type=self.table_type,
             partition_by=self.partition_by,
             ordering=self.ordering,
@@ -152,7 +154,7 @@ class JsonStream:
             version=self.version,
         )
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
-        keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
+        keys = KeyGenerator(KeyGeneratorConfig(self.record_key, self.partition_by))
         ignoring, moves = self.ignores_tombstones, self.partition_change is PartitionChange.MOVE
         converter = RecordConverter(
             decoder,

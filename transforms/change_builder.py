@@ -39,6 +39,10 @@ _AMBIGUOUS_KEY = (
     "values"
 )
 _NO_DELETES = "is a delete, but table.operation is insert, which only adds rows; use upsert"
+_NO_KEYS = (
+    "is a delete, but the table has automatic record keys, so lakemark cannot find the row to "
+    "delete; delete rows by a condition (Table.delete)"
+)
 _UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
 
 
@@ -48,7 +52,8 @@ class ConvertedBatch:
 
     Attributes:
         changes: the changes, in the layout of ``lakemark.model.changes``. ``_hoodie_record_key``
-            and ``_hoodie_partition_path`` are filled; the other meta columns are null.
+            and ``_hoodie_partition_path`` are filled; the other meta columns are null. Automatic
+            record keys are null, too, because they contain the instant of the commit.
         rejects: the records that cannot be applied to the table.
         request: the change of the table's schema that must be made first. The changes and rejects
             are valid only if the request is empty.
@@ -125,7 +130,7 @@ class ChangeBuilder:
         kinds[is_deleted & lacks_ordering] = ChangeKind.COMMIT_TIME_DELETE
         faults = [
             _Fault(marks.find_unknown_operations(columns), _UNKNOWN_OPERATION, Stage.DECODE),
-            _Fault(is_deleted & config.inserts_only, f"the row {_NO_DELETES}", Stage.DECODE),
+            _Fault(is_deleted & config.inserts_only, f"the row {self._no_deletes}", Stage.DECODE),
             self._missing_ordering_fault(lacks_ordering & ~is_deleted),
             self._unstorable_deletes_fault(rows, kinds),
         ]
@@ -176,7 +181,7 @@ class ChangeBuilder:
                 "the value is null, but no tombstone key is configured to find the row to delete"
             )
             if config.inserts_only:
-                reason = f"the value is null, so the record {_NO_DELETES}"
+                reason = f"the value is null, so the record {self._no_deletes}"
             self._reject(arrivals, [reason] * len(arrivals), Stage.KEY)
             return
         texts = self._records.column("key").take(pa.array(arrivals))
@@ -221,6 +226,10 @@ class ChangeBuilder:
             ignored=self._ignored,
             filtered=self._filtered,
         )
+
+    @property
+    def _no_deletes(self) -> str:
+        return _NO_KEYS if self._config.has_automatic_keys else _NO_DELETES
 
     def _build_request(self, decoded: DecodeResult, arrivals: Indices) -> SchemaRequest:
         """Return the schema change that the records request.
@@ -362,7 +371,7 @@ class ChangeBuilder:
             The arrivals of the added upserts.
         """
         generator = self._config.key_generator
-        keys, paths = generator.record_keys(rows), generator.partition_paths(rows)
+        keys, paths = self._record_keys(rows), generator.partition_paths(rows)
         fields = generator.config
         no_key = f"the record key ({', '.join(fields.record_key_fields)}) is null or empty"
         partition_fields = ", ".join(fields.partition_fields)
@@ -372,11 +381,12 @@ class ChangeBuilder:
             "and other special characters"
         )
         is_valid, lacks_path = np.ones(len(arrivals), np.bool_), _to_mask(paths.is_null())
+        lacks_key = _to_mask(keys.is_null()) & (not self._config.has_automatic_keys)
         if self._config.deletes_by_key:
             lacks_path = lacks_path & (kinds == ChangeKind.UPSERT)
             paths = pc.fill_null(paths, "")
         for fault in (
-            _Fault(_to_mask(keys.is_null()), no_key, Stage.KEY),
+            _Fault(lacks_key, no_key, Stage.KEY),
             _Fault(_to_mask(generator.find_ambiguous_keys(rows)), _AMBIGUOUS_KEY, Stage.KEY),
             *faults,
             _Fault(lacks_path, no_path, Stage.PARTITION),
@@ -393,6 +403,11 @@ class ChangeBuilder:
         self._arrivals.append(arrivals[is_valid])
         upserts: Indices = arrivals[is_valid & (kinds == ChangeKind.UPSERT)]
         return upserts
+
+    def _record_keys(self, rows: pa.Table) -> pa.Array:
+        if self._config.has_automatic_keys:
+            return pa.nulls(rows.num_rows, pa.string())
+        return self._config.key_generator.record_keys(rows)
 
     def _to_changes(
         self,

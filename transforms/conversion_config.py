@@ -37,7 +37,8 @@ class ConversionConfig:
 
     Attributes:
         decoder: decodes the values; its schema is the declared schema.
-        key_generator: generates record keys and partition paths.
+        key_generator: generates record keys and partition paths. Without record key fields, the
+            changes have null record keys, and the sink generates them.
         ordering_fields: the fields of the event-time order. A row without a value for one of them
             is rejected. Empty for commit-time order.
         tombstone_key: the encoding of Kafka keys, see ``TombstoneKeyDecoder``; None rejects
@@ -66,7 +67,8 @@ class ConversionConfig:
         InvalidConfig: a name or type is not valid in a table; two columns have the same name; a
             field is not a column; the tombstone key is raw, but record keys have several parts;
             tombstones cannot be ordered as configured; the table has partial rows and also columns
-            that mark deletes; or a setting cannot be combined with a chain.
+            that mark deletes; a setting cannot be combined with a chain; or there are no record key
+            fields, but the stream does not only insert rows.
     """
 
     decoder: ColumnDecoder
@@ -100,7 +102,8 @@ class ConversionConfig:
         empty = self.table_schema.empty_table()
         for name in self.ordering_fields:
             column_at(empty, name)
-        self.key_generator.record_keys(empty)
+        if not self.has_automatic_keys:
+            self.key_generator.record_keys(empty)
         self.key_generator.partition_paths(empty)
         _ = self.tombstone_keys
 
@@ -146,6 +149,11 @@ class ConversionConfig:
                     "table; add a step that casts it"
                 )
                 raise InvalidConfig(message) from None
+
+    @property
+    def has_automatic_keys(self) -> bool:
+        """Whether inserted rows get their record keys only when their batch is written."""
+        return self.inserts_only and self.key_generator.config.has_automatic_keys
 
     @property
     def row_schema(self) -> pa.Schema:

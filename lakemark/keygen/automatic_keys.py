@@ -42,13 +42,22 @@ class AutomaticKeys:
         return pc.binary_join_element_wise(self._prefix, numbers, "")
 
 
+def add_keys(changes: pa.Table, new_keys: AutomaticKeys) -> pa.Table:
+    """Return changes with new record keys, in the order of the changes."""
+    return _with_keys(changes, new_keys.take(changes.num_rows))
+
+
 def add_instant(changes: pa.Table, instant: str) -> pa.Table:
     """Return changes whose keys were generated before the instant was known, with whole keys."""
-    at, suffixes = changes.schema.get_field_index(RECORD_KEY), changes.column(RECORD_KEY)
-    keys = pc.binary_join_element_wise(instant, suffixes, "")
-    return changes.set_column(at, changes.schema.field(at), keys)
+    suffixes = changes.column(RECORD_KEY)
+    return _with_keys(changes, pc.binary_join_element_wise(instant, suffixes, ""))
 
 
 def are_automatic(record_keys: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return which record keys have the form of an automatic key."""
     return pc.fill_null(pc.match_substring_regex(record_keys, PATTERN), fill_value=False)
+
+
+def _with_keys(changes: pa.Table, record_keys: pa.Array | pa.ChunkedArray) -> pa.Table:
+    at = changes.schema.get_field_index(RECORD_KEY)
+    return changes.set_column(at, changes.schema.field(at), record_keys)

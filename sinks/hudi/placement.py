@@ -3,7 +3,10 @@
 upserts   the file group of each key is looked up. If keys are unique in the whole table, rows move
           to the partitions of their changes (``lakemark.index.global_keys``)
 inserts   the records become rows in new or small file groups. Keys are looked up only to skip the
-          records whose keys are stored (``Duplicates.DROP``)
+          records whose keys are stored (``Duplicates.DROP``). Automatic record keys are generated
+          here, because they contain the instant of the commit and the position in the batch. If
+          the batch is written again, its rows get other keys, which is no duplicate: nothing of the
+          first attempt was published
 
 The keys of the whole batch are looked up together, so only the driver can do this.
 """
@@ -18,6 +21,7 @@ import pyarrow as pa
 
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.stored_keys import StoredKeys
+from lakemark.keygen.automatic_keys import AutomaticKeys, add_keys
 from lakemark.model.changes import CHANGE_KIND
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import AssignedChanges
@@ -83,6 +87,9 @@ class Placement:
         Raises:
             HudiError: see ``TableWriter.assign``, ``TableWriter.move_rows``.
         """
+        if self.writer.table.properties.has_automatic_keys:
+            new_keys = AutomaticKeys(self.context.instant)
+            changes = [add_keys(rows, new_keys) for rows in changes]
         if self.duplicates is Duplicates.DROP:
             return self._insert_new(changes)
         if self.writer.settings.global_keys:

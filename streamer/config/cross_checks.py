@@ -66,6 +66,7 @@ def find_contradictions(
         *_partition_change(table),
         *_moves(table),
         *_inserts(table),
+        *_automatic_keys(table),
         *_consistent_hashing(table),
         *_meta_columns(table),
         *_metadata_table(table),
@@ -406,6 +407,30 @@ def _inserts(table: TableConfig) -> Iterator[Problem]:
     if table.partial_update == "absent_fields":
         text = "insert adds whole rows, but partial_update is absent_fields; remove one of them"
         yield Problem(setting, text)
+
+
+def _automatic_keys(table: TableConfig) -> Iterator[Problem]:
+    """Yield problems of settings that need record key columns, if there are none."""
+    if not table.has_automatic_keys:
+        return
+    if not table.inserts:
+        text = (
+            f"is empty, but {table.operation} finds rows by their record keys; name the columns "
+            "that identify a row, or use table.operation: insert"
+        )
+        yield Problem("table.record_key", text)
+    if table.duplicates != "allow":
+        text = (
+            f"{table.duplicates} has no effect if table.record_key is empty, because each record "
+            "gets a new record key; remove it"
+        )
+        yield Problem("table.duplicates", text)
+    if not table.meta_columns:
+        text = (
+            "false cannot be combined with an empty table.record_key, because only meta columns "
+            "store automatic record keys; remove one of them"
+        )
+        yield Problem("table.meta_columns", text)
 
 
 def _consistent_hashing(table: TableConfig) -> Iterator[Problem]:

@@ -64,9 +64,10 @@ class TableConfig(Section):
     """``merge_on_read`` appends to log files, which queries and compaction merge, so commits are
     fast. ``copy_on_write`` rewrites base files with every commit, so queries are fast."""
 
-    record_key: Annotated[Columns, Field(min_length=1)]
+    record_key: Columns
     """The columns that identify a row within its partition or, with ``partition_change: move``, in
-    the whole table."""
+    the whole table. With ``[]``, each record gets a new, automatic record key, which needs
+    ``operation: insert``. See [Records without a key](merging.md#records-without-a-key)."""
 
     operation: Literal["upsert", "insert"] = "upsert"
     """``upsert`` replaces the row of a record's key. ``insert`` adds each record as a row, without
@@ -231,6 +232,11 @@ class TableConfig(Section):
     def inserts(self) -> bool:
         """Whether records are added as rows, so that keys need not be unique."""
         return self.operation == "insert"
+
+    @property
+    def has_automatic_keys(self) -> bool:
+        """Whether each record gets a new record key, because no columns identify a row."""
+        return not self.record_key
 
     @property
     def needs_lookup_index(self) -> bool:

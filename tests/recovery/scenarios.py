@@ -290,6 +290,7 @@ _MOVING: tuple[Record, ...] = (
 )
 
 
+_KEYLESS = (*_RECORDS[:2], *_RECORDS[3:])
 _EXPIRING: tuple[Record, ...] = (
     {"id": "a", "ts": 1, "n": 1, "region": "x"},
     b"no JSON",
@@ -308,6 +309,7 @@ class Pipeline:
         wanted: how many records it has read at the end.
         records: the records of its topic.
         moves: whether rows move to other partitions, in a table without buckets.
+        is_keyless: whether rows are inserted with automatic record keys.
     """
 
     states: tuple[Rows, ...]
@@ -316,6 +318,7 @@ class Pipeline:
     has_metadata: bool = True
     records: tuple[Record, ...] = _RECORDS
     moves: bool = False
+    is_keyless: bool = False
 
     @property
     def makes_metadata(self) -> bool:
@@ -368,6 +371,8 @@ class Pipeline:
         stream = partial(
             JsonStream, table, metadata_table=self.has_metadata, opened=partial(_opened, wrap)
         )
+        if self.is_keyless:
+            return stream(record_key=(), index=None, duplicates=Duplicates.ALLOW)
         if not self.moves:
             return stream()
         return stream(
@@ -1027,6 +1032,18 @@ SCENARIOS: dict[str, Scenario] = {
         has_metadata=False,
         records=_MOVING,
         moves=True,
+    ),
+    "pipeline without record keys": Pipeline(
+        (
+            {"a": 1, "rejects": [1]},
+            {"a": 1, "rejects": [1, 2]},
+            {"a": 1, "b": 3, "rejects": [1, 2]},
+        ),
+        2,
+        len(_KEYLESS),
+        has_metadata=False,
+        records=_KEYLESS,
+        is_keyless=True,
     ),
     "pipeline that deletes an expired partition": ExpiringPipeline(
         (

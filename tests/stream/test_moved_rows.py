@@ -126,13 +126,28 @@ def test_rows_move_and_tombstones_need_only_the_key(
     assert not table.timeline.pending()
 
 
-def test_each_record_is_inserted_once(kafka: Kafka, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("record_key", "is_killed"),
+    [
+        pytest.param(["id"], False, id="keys"),
+        pytest.param([], False, id="automatic keys"),
+        pytest.param([], True, marks=pytest.mark.slow, id="automatic keys, killed"),
+    ],
+)
+def test_each_record_is_inserted_once(
+    kafka: Kafka, spark: SparkSession, record_key: list[str], is_killed: bool, tmp_path: Path
+) -> None:
     topic, path = kafka.create_topic(), tmp_path / "orders"
-    tree = _pipeline(kafka, topic, path, operation="insert")
+    tree = _pipeline(kafka, topic, path, operation="insert", record_key=record_key)
     sent = [("a", "north", 1), ("a", "north", 1), ("b", "south", 2)]
-    for _ in range(2):
+    for run in range(2):
         kafka.produce(topic, [*(_row(*one) for one in sent), (b"a", None)])
+        if run and is_killed:
+            _kill_before_publication(tree, tmp_path)
         (batch,) = _run(tree)
         assert (batch.records_read, batch.rejects) == (4, 1)
     assert _run(tree) == []
-    assert _rows(open_table(StorageLocation(str(path)))) == sorted(sent * 2)
+    table = open_table(StorageLocation(str(path)))
+    assert _rows(table) == sorted(sent * 2)
+    keys = table.scan(columns=["_hoodie_record_key"]).to_table().column(0).to_pylist()
+    assert len(set(keys)) == (2 if record_key else 6)

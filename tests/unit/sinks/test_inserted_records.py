@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark.config.table_properties import TableType
+from lakemark.model.action import Action
 from lakemark.model.commit_metadata import Operation
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.open_table import open_table
@@ -25,12 +26,14 @@ def new_stream(
     duplicates: Duplicates,
     table_type: TableType = TableType.MERGE_ON_READ,
     location: StorageLocation | None = None,
+    record_key: tuple[str, ...] = ("id",),
 ) -> JsonStream:
     return JsonStream(
         location or StorageLocation(f"memory://{uuid4().hex}/orders"),
         columns=COLUMNS,
         table_type=table_type,
         partition_by=("region",),
+        record_key=record_key,
         metadata_table=False,
         index=None,
         duplicates=duplicates,
@@ -54,14 +57,17 @@ STEPS = st.lists(st.lists(ROWS, min_size=1, max_size=6) | st.just("restart"), ma
 
 
 @settings(max_examples=examples(10), deadline=None)
-@given(STEPS, st.sampled_from(TableType))
+@given(STEPS, st.sampled_from(TableType), st.sampled_from([("id",), ()]))
 def test_each_record_becomes_one_row(
-    steps: list[list[tuple[str, str, int]] | str], table_type: TableType
+    steps: list[list[tuple[str, str, int]] | str],
+    table_type: TableType,
+    record_key: tuple[str, ...],
 ) -> None:
-    stream, expected = new_stream(Duplicates.ALLOW, table_type), Counter[tuple[str, str, int]]()
+    stream = new_stream(Duplicates.ALLOW, table_type, record_key=record_key)
+    expected = Counter[tuple[str, str, int]]()
     for step in steps:
         if isinstance(step, str):
-            stream = new_stream(Duplicates.ALLOW, table_type, stream.location)
+            stream = new_stream(Duplicates.ALLOW, table_type, stream.location, record_key)
         else:
             stream.write([row(*one) for one in step])
             expected.update(step)
@@ -111,3 +117,32 @@ def test_batch_of_stored_keys_records_its_offsets_and_its_audit() -> None:
     assert audited is not None
     assert (audited.records, audited.written, audited.merged) == (2, 0, 2)
     assert new_stream(Duplicates.DROP, location=stream.location).offset == 3
+
+
+def test_records_without_a_key_get_the_keys_of_their_commit() -> None:
+    stream = new_stream(Duplicates.ALLOW, record_key=())
+    for batch in (["a", "a", "b"], ["a"]):
+        stream.write([row(key, "x", 1) for key in batch])
+    deleted = {**row("a", "x", 2), "_hoodie_is_deleted": True}
+    result = stream.write([deleted, row("c", "y", 3), Tombstone(b"a")])
+    assert (result.records, result.rejected, result.rows) == (3, 2, 1)
+    reason = (
+        "is a delete, but the table has automatic record keys, so lakemark cannot find the row to "
+        "delete; delete rows by a condition (Table.delete)"
+    )
+    assert stream.reasons() == {
+        4: f"the row {reason}",
+        6: f"the value is null, so the record {reason}",
+    }
+    table = open_table(stream.location)
+    first, second, third = (
+        instant.requested_at for instant in table.timeline.completed(Action.DELTA_COMMIT)
+    )
+    stored = table.scan(columns=["_hoodie_record_key", "id"]).to_table().to_pylist()
+    assert {one["_hoodie_record_key"]: one["id"] for one in stored} == {
+        f"{first}_0_0": "a",
+        f"{first}_0_1": "a",
+        f"{first}_0_2": "b",
+        f"{second}_0_0": "a",
+        f"{third}_0_0": "c",
+    }

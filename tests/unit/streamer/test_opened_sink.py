@@ -323,6 +323,40 @@ def test_pipeline_that_inserts_creates_a_table_without_buckets(tmp_path: Path) -
     assert len(regions(tmp_path)) == 3
 
 
+KEYLESS: Mapping[str, object] = {"record_key": [], "operation": "insert"}
+
+
+def test_pipeline_continues_a_table_with_automatic_record_keys(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    for offset, written in ((0, 2), (2, 5)):
+        sink = opened(tmp_path, COLUMNS, None, partition_by="region", **KEYLESS)
+        sink.recover()
+        sink.progress()
+        rows = [{"id": "a", "region": "north"}] * 2
+        assert sink.write(kafka_batch("orders", offset, rows), InThisProcess()).records == 2
+        table = lakemark.open(path)
+        assert table.insert(pa.table({"id": ["b"], "region": ["south"]})).inserts == 1
+        assert table.scan(columns=["id"]).to_table().num_rows == written + 1
+        if not offset:
+            table.create_index("record_index")
+    keys = lakemark.open(path).scan(columns=["_hoodie_record_key"]).to_table()
+    assert len(set(keys.column(0).to_pylist())) == 6
+    assert metadata_differences(open_table(StorageLocation(str(path)))) == []
+
+
+def test_pipeline_needs_record_keys_as_the_table_has_them(tmp_path: Path) -> None:
+    keyed, keyless = tmp_path / "keyed", tmp_path / "keyless"
+    opened(keyed, operation="insert")
+    opened(keyless, COLUMNS, None, **KEYLESS)
+    tables: list[tuple[Path, Mapping[str, object]]]
+    tables = [(keyed, KEYLESS), (keyless, {}), (keyless, {"operation": "insert"})]
+    for folder, table in tables:
+        with pytest.raises(
+            InvalidConfig, match=r"record_key is .* in the table and .* in the pipe"
+        ):
+            opened(folder, COLUMNS, None, **table)
+
+
 @pytest.mark.parametrize("table", [MOVES, INSERTS], ids=["move", "insert"])
 def test_bucket_indexes_are_refused_before_anything_starts(
     tmp_path: Path, table: Mapping[str, object]

@@ -58,6 +58,18 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         [*_MOVES, "table.operation=insert"],
         "table.operation: insert does not change rows, so partition_change move has no effect",
     ),
+    "upserts without a key": (
+        ["table.record_key=[]"],
+        "table.record_key: is empty, but upsert finds rows by their record keys",
+    ),
+    "new keys that are looked up": (
+        ["table.record_key=[]", "table.operation=insert", "table.duplicates=drop"],
+        "table.duplicates: drop has no effect if table.record_key is empty",
+    ),
+    "new keys that are not stored": (
+        ["table.record_key=[]", "table.operation=insert", "table.meta_columns=false"],
+        "table.meta_columns: false cannot be combined with an empty table.record_key",
+    ),
     "inserts of partial rows": (
         ["table.operation=insert", "table.partial_update=absent_fields"],
         "table.operation: insert adds whole rows, but partial_update is absent_fields",

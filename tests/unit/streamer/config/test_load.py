@@ -78,7 +78,7 @@ def test_all_problems_are_reported_with_path_and_accepted_values(file: Path) -> 
     text = """
         source: {bootstrap_servers: "b:1", topic: t, starting_offsets: newest, topik: x,
                  max_records_per_batch: 0}
-        table: {type: mor, buckets: many, record_key: []}
+        table: {type: mor, buckets: many, record_key: [1]}
         compaction: 5
     """
     assert problems(file, text) == [
@@ -90,7 +90,7 @@ def test_all_problems_are_reported_with_path_and_accepted_values(file: Path) -> 
         "on_missing_offsets, isolation_level, commit_group, consumer, metadata_columns",
         "table.path: missing",
         "table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'",
-        "table.record_key: []: expected at least one",
+        "table.record_key.0: 1: should be a valid string",
         "table.buckets: 'many': should be a valid integer",
         "compaction: expected a section with enabled, every_delta_commits, mode, max_wait_s, "
         "backlog_commits, give_up_after_s",
