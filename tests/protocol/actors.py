@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+import pyarrow as pa
+
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
 from lakemark.errors import HudiError
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS, Action
+from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
@@ -26,7 +29,9 @@ from lakemark.operations.metadata_table import (
     rebuild_metadata_table,
 )
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.partition_deletion import match_partitions
 from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write import RowWriter
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
@@ -60,6 +65,10 @@ COMPACTION = CompactionPolicy(1)
 ONLY_PENDING = CompactionPolicy(10**6)
 
 
+#: The partition that an overwrite replaces, and the first letters of the keys in this partition.
+OVERWRITTEN, OVERWRITTEN_KEYS = "north", "an"
+
+
 class Mode(Enum):
     """Whether a process expects to be the only writer, or one of several."""
 
@@ -76,12 +85,14 @@ class Committed:
         completed_at: the completion time; readers see the commit from then on.
         rows: the rows that it wrote.
         checkpoint: the checkpoint that it sets for the default streamer.
+        overwrites: whether it replaced all earlier rows of the partition ``OVERWRITTEN``.
     """
 
     requested_at: str
     completed_at: str
     rows: Rows
     checkpoint: KafkaCheckpoint | None = None
+    overwrites: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +190,27 @@ def commit_rows(to: TableWriter, rows: Sequence[Row]) -> Acknowledged:
         raise
     values = {row.id: (row.ts, row.v) for row in rows}
     return Acknowledged(commit=Committed(done.requested_at, done.completed_at or "", values))
+
+
+def overwrite(to: TableWriter, rows: Sequence[Row]) -> Acknowledged:
+    """Replace all rows of the partition ``OVERWRITTEN``, as a program does."""
+    given = [{"id": row.id, "ts": row.ts, "v": row.v, "region": row.region} for row in rows]
+    table = pa.Table.from_pylist(given, SCHEMA)
+    done = RowWriter(to.table, runner=LocalRunner(1)).overwrite(table, Operation.INSERT_OVERWRITE)
+    values = {row.id: (row.ts, row.v) for row in rows}
+    instant, completed_at = done.instant or "", done.completed_at or ""
+    return Acknowledged(commit=Committed(instant, completed_at, values, overwrites=True))
+
+
+def delete_partition(to: TableWriter) -> Acknowledged:
+    """Delete all rows of the partition ``OVERWRITTEN``; do nothing if it has none."""
+    choose = match_partitions(to.table, [f"{OVERWRITTEN}*"])
+    done = RowWriter(to.table, runner=LocalRunner(1)).delete_partitions(choose)
+    instant = to.table.timeline.find(done.instant) if done.instant else None
+    if instant is None:
+        return Acknowledged()
+    name, completed_at = instant.requested_at, instant.completed_at or ""
+    return Acknowledged(commit=Committed(name, completed_at, {}, overwrites=True))
 
 
 def compact(to: TableWriter) -> Acknowledged:

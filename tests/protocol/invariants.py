@@ -7,8 +7,9 @@ the results that were acknowledged to callers, in the order of the acknowledgeme
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress, product
 
 from checkpoints.lookup import find_progress
 from lakemark.index.bucket import bucket_of
@@ -23,7 +24,7 @@ from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.instant_files import was_version_6
-from tests.protocol.actors import Acknowledged, Committed, Rows
+from tests.protocol.actors import OVERWRITTEN_KEYS, Acknowledged, Committed, Rows
 from tests.table_services import archived_names, as_of, since
 from tests.tables import Row, contents, writer
 
@@ -37,6 +38,7 @@ class History:
     Attributes:
         certain: commits that are in the table, by requested time.
         doubtful: rows of commits whose outcome is unknown to the caller.
+        doubtful_overwrites: rows of overwrites whose outcome is unknown to the caller.
         maybe_undone: requested times of commits that a rollback or restore may have undone.
         undone: requested times of commits that are undone.
         rewritten: requested times of compactions.
@@ -44,6 +46,7 @@ class History:
 
     certain: dict[str, Committed] = field(default_factory=dict)
     doubtful: list[Rows] = field(default_factory=list)
+    doubtful_overwrites: list[Rows] = field(default_factory=list)
     maybe_undone: set[str] = field(default_factory=set)
     undone: set[str] = field(default_factory=set)
     rewritten: set[str] = field(default_factory=set)
@@ -52,6 +55,7 @@ class History:
         return History(
             dict(self.certain),
             list(self.doubtful),
+            list(self.doubtful_overwrites),
             set(self.maybe_undone),
             set(self.undone),
             set(self.rewritten),
@@ -68,9 +72,10 @@ class History:
         for name in result.undone:
             self.certain.pop(name, None)
 
-    def note_doubt(self, rows: Iterable[Row]) -> None:
+    def note_doubt(self, rows: Iterable[Row], *, overwrites: bool = False) -> None:
         """Record a commit that may be in the table or not, but never in part."""
-        self.doubtful.append({row.id: (row.ts, row.v) for row in rows})
+        doubtful = self.doubtful_overwrites if overwrites else self.doubtful
+        doubtful.append({row.id: (row.ts, row.v) for row in rows})
 
     def note_maybe_undone(self, after: str) -> None:
         """Record a restore or a rollback that failed, but may have been completed nevertheless.
@@ -107,6 +112,9 @@ class History:
 def check_rows(storage: Storage, history: History) -> None:
     """Check that every acknowledged commit is in the table, no failed one, and none in part."""
     found = contents(storage)
+    if history.doubtful_overwrites or any(c.overwrites for c in history.certain.values()):
+        _check_sequence(found, history)
+        return
     values = set(found.items())
     certain = [c.rows for name, c in history.certain.items() if name not in history.maybe_undone]
     doubtful = [c.rows for name, c in history.certain.items() if name in history.maybe_undone]
@@ -121,6 +129,55 @@ def check_rows(storage: Storage, history: History) -> None:
     strange = sorted(values - set(expected.items()))
     assert not lost, f"acknowledged rows are missing: {lost}; the table has instead {strange}"
     assert not strange, f"rows that no acknowledged commit wrote: {strange}"
+
+
+def _check_sequence(found: Rows, history: History) -> None:
+    """Check that the rows are those after all commits, one after the other, in some order.
+
+    An overwrite counts at any moment from its request to its completion.
+    """
+    certain = [one for name, one in history.certain.items() if name not in history.maybe_undone]
+    doubtful = [
+        *(one for name, one in history.certain.items() if name in history.maybe_undone),
+        *(Committed("", "", rows) for rows in history.doubtful if rows),
+        *(Committed("", "", rows, overwrites=True) for rows in history.doubtful_overwrites),
+    ]
+    fixed = sorted((c for c in certain if not c.overwrites), key=lambda one: one.completed_at)
+    overwrites = [one for one in certain if one.overwrites]
+    for chosen in product((False, True), repeat=len(doubtful)):
+        floating = [*overwrites, *compress(doubtful, chosen)]
+        if any(_rows_after(order) == found for order in _orders(fixed, floating)):
+            return
+    message = f"{found} are the rows after no order of {certain}, with or without {doubtful}"
+    raise AssertionError(message)
+
+
+def _orders(fixed: list[Committed], floating: list[Committed]) -> Iterator[list[Committed]]:
+    """Yield the orders in which commits may have taken effect.
+
+    Args:
+        fixed: commits of rows, by completion.
+        floating: the others; those without times may have taken effect at any moment.
+    """
+    if not floating:
+        yield fixed
+        return
+    one, *others = floating
+    for at in range(len(fixed) + 1):
+        before, after = fixed[:at], fixed[at:]
+        is_later = all(c.completed_at <= one.completed_at for c in before if c.completed_at)
+        is_earlier = all(c.completed_at >= one.requested_at for c in after if c.completed_at)
+        if (is_later or not one.completed_at) and is_earlier:
+            yield from _orders([*before, one, *after], others)
+
+
+def _rows_after(order: Iterable[Committed]) -> Rows:
+    rows: dict[str, tuple[int, int]] = {}
+    for one in order:
+        if one.overwrites:
+            rows = {key: row for key, row in rows.items() if key[0] not in OVERWRITTEN_KEYS}
+        rows |= {key: max(row, rows.get(key, row)) for key, row in one.rows.items()}
+    return rows
 
 
 def check_buckets(storage: Storage) -> None:
@@ -173,7 +230,9 @@ def check_nothing_behind(storage: Storage, cursor: Cursor, history: History) -> 
     names = {i.requested_at for i in later}
     written = [c.rows for name, c in history.certain.items() if name in names]
     live = contents(storage)
-    new = {(key, v) for rows in written for key, (ts, v) in rows.items() if live[key] == (ts, v)}
+    new = {
+        (key, v) for rows in written for key, (ts, v) in rows.items() if live.get(key) == (ts, v)
+    }
     assert new <= found, f"an incremental query after {cursor.completed_at} misses {new - found}"
 
 

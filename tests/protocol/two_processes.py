@@ -185,6 +185,11 @@ class Process:
             return [Row(f"e{self.number}", value, value, "east")]
         return [Row("a", value, value), Row(f"w{self.number}", value, value, "west")]
 
+    def overwriting(self) -> list[Row]:
+        """The rows of an overwrite: an old key with a lower ordering value, and a new key."""
+        value = 10 * self.number + 105
+        return [Row("a", 1, value), Row(f"n{self.number}", 1, value)]
+
 
 #: Numbers of the processes that let time pass.
 _PASSING_TIME = range(3, 6)
@@ -219,11 +224,15 @@ _OF_COMMANDS: Mapping[str, Act] = {
     "restore": _restore,
     "savepoint": lambda process: actors.savepoint_newest(process.to),
     "upgrade": lambda process: actors.change_to(process.to, process.kind.other_version),
+    "overwrite": lambda process: actors.overwrite(process.to, process.overwriting()),
+    "deletion": lambda process: actors.delete_partition(process.to),
     "checkpoint": lambda process: actors.set_checkpoint(
         process.to, KafkaCheckpoint("orders", {0: process.number})
     ),
 }
 ACTS: Mapping[str, Act] = {**_OF_PIPELINES, **_OF_COMMANDS}
+#: Acts that leave no part of a commit in the table if they are refused.
+_WRITES = ("commit", "overwrite", "deletion")
 
 #: Errors with which a process may end: they say to retry, or what to do first.
 REFUSALS = (Retriable, Fenced, OutcomeUnknown, Refused)
@@ -395,7 +404,7 @@ class _Run:
         except REFUSALS as error:
             if isinstance(error, StorageUnavailable) and not may_be_cut_off:
                 raise
-            if isinstance(error, OutcomeUnknown) or act != "commit":
+            if isinstance(error, OutcomeUnknown) or act not in _WRITES:
                 self._doubt(process, act)
         else:
             self.history.note(result)
@@ -405,6 +414,9 @@ class _Run:
     def _doubt(self, process: Process, act: str) -> None:
         if act in ("commit", "checkpoint"):
             self.history.note_doubt(process.rows() if act == "commit" else [])
+        if act in ("overwrite", "deletion"):
+            rows = process.overwriting() if act == "overwrite" else []
+            self.history.note_doubt(rows, overwrites=True)
         self._note_undoing(process)
 
     def _note_undoing(self, process: Process) -> None:
