@@ -22,10 +22,12 @@ from lakemark.model.action import Action
 from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import join
 from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.model.row_order import Curve, RowOrder
 from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.operations.archive import archive
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
+from lakemark.operations.cluster import cluster_table
 from lakemark.operations.compact import compact_table
 from lakemark.operations.create_checks import choose, choose_version
 from lakemark.operations.create_index import create_index
@@ -65,6 +67,13 @@ from lakemark.read.query_instant import GivenTime
 from lakemark.read.scan import Scan
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.clustering_plan import (
+    MAX_GROUP_BYTES,
+    MAX_GROUPS,
+    SMALL_FILE_BYTES,
+    TARGET_FILE_BYTES,
+    ClusteringPolicy,
+)
 from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.services.partition_lifetime import ExpireBy, PartitionLifetime
 from lakemark.services.resize_plan import MERGE_BELOW_BYTES, SPLIT_ABOVE_BYTES, ResizePolicy
@@ -81,8 +90,8 @@ class ServiceResult:
 
     Attributes:
         instants: requested times of the instants that were completed, archived or undone.
-        files: paths of the files that a compaction or a resize of buckets wrote, or that any other
-            operation deleted.
+        files: paths of the files that a compaction, a clustering or a resize of buckets wrote, or
+            that any other operation deleted.
     """
 
     instants: tuple[str, ...] = ()
@@ -509,6 +518,62 @@ class Table:
         )
         table = self._maintained()
         done = resize_table(table, policy, merger_class(table))
+        return ServiceResult(
+            instants=tuple(instant.requested_at for instant, _ in done),
+            files=tuple(s.path for _, metadata in done for s in metadata.write_stats if s.path),
+        )
+
+    def cluster(
+        self,
+        sort_by: Sequence[str] | str = (),
+        *,
+        curve: str | Curve = Curve.LINEAR,
+        partitions: Sequence[str] | str | None = None,
+        small_file_bytes: int = SMALL_FILE_BYTES,
+        target_file_bytes: int = TARGET_FILE_BYTES,
+        max_group_bytes: int = MAX_GROUP_BYTES,
+        max_groups: int = MAX_GROUPS,
+    ) -> ServiceResult:
+        """Rewrite small file slices into fewer files, whose rows may be sorted.
+
+        Pending clusterings are executed first. A clustering that another writer is executing is
+        skipped. Rows keep their commit times, so that incremental queries do not return them again.
+        Queries as of an earlier commit read the replaced files until they are cleaned.
+
+        Args:
+            sort_by: the columns by which the rows of each group are sorted; nulls come first.
+                Without columns, rows keep their order, and only files that can be combined are
+                rewritten.
+            curve: how several columns are combined: ``linear`` sorts by the first one, and then by
+                the next ones; ``z-order`` and ``hilbert`` give each file a narrow range of all
+                columns.
+            partitions: patterns of the partitions to rewrite, as for ``delete_partitions``; None
+                for all partitions.
+            small_file_bytes: slices whose base file and logs are smaller are rewritten.
+            target_file_bytes: the size that new files approximately have.
+            max_group_bytes: the size of the slices of a partition that are sorted together.
+            max_groups: the largest number of such groups that one call rewrites.
+
+        Raises:
+            InvalidConfig: the table has no such column or partition, or a number is not positive.
+            Unsupported: the table has a bucket index or consistent hashing; a column has a nested
+                type; or lakemark does not write this kind of table.
+            Refused: a restore is pending; or lakemark cannot execute a pending plan.
+            WriteConflict: another writer is writing to the table; call this method again.
+            StorageUnavailable: the disk of the temporary folder is full.
+        """
+        columns = (sort_by,) if isinstance(sort_by, str) else tuple(sort_by)
+        policy = ClusteringPolicy(
+            small_file_bytes=small_file_bytes,
+            target_file_bytes=target_file_bytes,
+            max_group_bytes=max_group_bytes,
+            max_groups=max_groups,
+            order=RowOrder(columns, choose(Curve, curve, "curve")),
+        )
+        table = self._maintained()
+        listed = [partitions] if isinstance(partitions, str) else partitions
+        chosen = None if listed is None else match_partitions(table, listed)
+        done = cluster_table(table, policy, chosen, merger_class(table))
         return ServiceResult(
             instants=tuple(instant.requested_at for instant, _ in done),
             files=tuple(s.path for _, metadata in done for s in metadata.write_stats if s.path),

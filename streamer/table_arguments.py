@@ -53,6 +53,8 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_compact(change("compact", "merge log files into base files", "table_compact"))
     text = "split large buckets and merge small ones, in a table with consistent hashing"
     _add_resize(change("resize-buckets", text, "table_resize_buckets"))
+    text = "rewrite small files into fewer files, whose rows may be sorted"
+    _add_cluster(change("cluster", text, "table_cluster"))
     _add_clean(change("clean", "delete file slices that no retained commit needs", "table_clean"))
     text = "move old instants from the active to the archived timeline"
     _add_archive(change("archive", text, "table_archive"))
@@ -129,6 +131,39 @@ def _add_resize(resize: argparse.ArgumentParser) -> None:
     resize.add_argument("--merge-below-bytes", type=natural, metavar="N", help=text)
     _add_runner(resize)
     add_merger(resize)
+
+
+def _add_cluster(cluster: argparse.ArgumentParser) -> None:
+    cluster.add_argument(
+        "patterns",
+        nargs="*",
+        metavar="PATTERN",
+        help="the path of a partition to cluster, in which each * stands for any text (default: "
+        "all partitions); quote it in a shell",
+    )
+    run = "execute pending clusterings, then cluster the small files"
+    add_steps(cluster, run, can_schedule=True)
+    text = "a column by which the rows of each group of files are sorted; may be repeated"
+    cluster.add_argument(
+        "--sort-by", action="append", default=[], metavar="COLUMN", dest="sort_by", help=text
+    )
+    cluster.add_argument(
+        "--curve",
+        choices=("linear", "z-order", "hilbert"),
+        default="linear",
+        help="how several columns are combined: by the first one and then by the next ones "
+        "(linear, the default), or along a curve that orders by all of them",
+    )
+    text = "rewrite files that are smaller, with their logs (default: 314572800, 300 MiB)"
+    cluster.add_argument("--small-file-bytes", type=positive, metavar="N", help=text)
+    text = "the size that new files approximately have (default: 1073741824, 1 GiB)"
+    cluster.add_argument("--target-file-bytes", type=positive, metavar="N", help=text)
+    text = "the size of the files that are sorted together (default: 2147483648, 2 GiB)"
+    cluster.add_argument("--max-group-bytes", type=positive, metavar="N", help=text)
+    text = "rewrite at most N such groups (default: 30)"
+    cluster.add_argument("--max-groups", type=positive, metavar="N", help=text)
+    _add_runner(cluster)
+    add_merger(cluster)
 
 
 def add_merger(command: argparse.ArgumentParser) -> None:

@@ -34,7 +34,7 @@ from lakemark.metadata.metadata_table_opener import MetadataTableOpener
 from lakemark.metadata.partition_kind import PartitionKind, has_record_index
 from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.record_index import RecordIndex
-from lakemark.metadata.record_index_changes import record_index_changes
+from lakemark.metadata.record_index_changes import record_index_changes, record_index_moves
 from lakemark.metadata.recorded_files import FilesDiffer
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index_records import secondary_index_changes
@@ -42,7 +42,7 @@ from lakemark.metadata.valid_instants import INITIAL
 from lakemark.metadata.writer_state import WriterState, WriterStateLoader
 from lakemark.model.action import Action
 from lakemark.model.column_ranges import indexed_columns
-from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
 from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
@@ -107,7 +107,8 @@ class MetadataWriter:
                 commit.
         """
         changes_rows = bool(metadata.write_stats) or metadata.replaces_rows
-        writes_rows = changes_rows and not instant.action.is_table_service
+        is_service = instant.action.is_table_service or not metadata.may_change_schema
+        writes_rows = changes_rows and not is_service
         known = self._loader.current
         state = self._loader.load(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
         if state is None:
@@ -133,6 +134,9 @@ class MetadataWriter:
             changes[_RECORD_INDEX] = found
             for column in self._loader.secondary_columns(state.partitions):
                 changes[column.partition] = secondary_index_changes(groups, column)
+        if _RECORD_INDEX in state.partitions and metadata.operation == Operation.CLUSTER:
+            clock = self._instants.clock
+            changes[_RECORD_INDEX] = record_index_moves(stats, instant.requested_at, clock)
         state.store.commit(instant, changes, check_not_fenced)
         state.paths |= {stat.partition_path or "" for stat in stats}
         self._loader.keep(state, instant)

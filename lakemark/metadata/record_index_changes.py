@@ -56,6 +56,28 @@ def record_index_changes(
     return encode_locations(added, gone, clock)
 
 
+def record_index_moves(
+    stats: Sequence[WriteStat], instant: str, clock: TimelineClock
+) -> RecordChanges:
+    """Return the changes of a clustering, whose keys all have rows in the table already.
+
+    Other writers cannot have added or moved the keys meanwhile, because a commit to the replaced
+    file groups conflicts with the clustering.
+
+    Args:
+        stats: the files of the clustering.
+        instant: requested time of the clustering.
+        clock: the clock of the table.
+
+    Raises:
+        WriteConflict: the index was created after the writer of a file had begun.
+        Refused: a key has rows in two of the files.
+    """
+    moved = [KeysOfGroup(_group_of(stat), instant, _collected(stat).added) for stat in stats]
+    _check_distinct(_concat(one.keys for one in moved))
+    return encode_locations(moved, _NO_KEYS, clock)
+
+
 def _group_of(stat: WriteStat) -> FileGroupId:
     return FileGroupId(stat.partition_path or "", stat.file_id)
 

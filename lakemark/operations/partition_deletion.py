@@ -83,10 +83,10 @@ def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartiti
     """
     wanted, url = list(patterns), table.location.url
     if not (table.properties.partition_fields or table.properties.partition_expressions):
-        message = f"table {url} is not partitioned; use Table.delete to delete its rows"
+        message = f"table {url} is not partitioned, so that no partition can be chosen"
         raise InvalidConfig(message)
     if not wanted or "" in wanted:
-        message = f"name the partitions of table {url} to delete, such as 'region=*'"
+        message = f"name partitions of table {url}, such as 'region=*'"
         raise InvalidConfig(message)
 
     def choose(view: FileSystemView) -> list[str]:

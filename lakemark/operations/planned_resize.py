@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lakemark.errors import Refused, WriteConflict
+from lakemark.errors import Refused
 from lakemark.index.hash_ring import HashRing
 from lakemark.index.ring_changes import RingChange, change_ring
 from lakemark.index.ring_files import load_ring
@@ -16,15 +16,11 @@ from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable
 from lakemark.services.bucket_rewriter import RewriteTask
-from lakemark.services.clustering import added_files, find_slice
+from lakemark.services.clustering import PlanOutdated, added_files, find_slice
 from lakemark.view.file_system_view import FileSystemView
 
 #: The instant of a requested resize, and its plan.
 PlannedResize = tuple[Instant, ClusteringPlan]
-
-
-class PlanOutdated(WriteConflict):
-    """The plan of a resize does not fit the table, because other writers have changed it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,13 +41,12 @@ from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.planned_resize import (
     PlannedResize,
-    PlanOutdated,
     ResizeGroups,
     changes_of,
 )
 from lakemark.operations.service_context import service_context
 from lakemark.services.bucket_rewriter import BucketRewriter
-from lakemark.services.clustering import ClusteringExecution
+from lakemark.services.clustering import ClusteringExecution, PlanOutdated
 from lakemark.services.planned_files import recorded_log_sizes
 from lakemark.services.resize_plan import ResizePolicy, plan_resize
 from lakemark.storage.storage import NotFound

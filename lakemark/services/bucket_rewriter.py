@@ -16,7 +16,7 @@ from lakemark.index.hash_ring import HashRing
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.meta_columns import FILE_NAME, RECORD_KEY
-from lakemark.services.planned_files import planned_slice
+from lakemark.services.planned_files import live_rows
 from lakemark.write.new_base_file import NewBaseFile
 from lakemark.write.write_context import WriteContext
 
@@ -80,16 +80,7 @@ class BucketRewriter:
     def _rows(self, task: RewriteTask) -> Iterator[pa.Table]:
         # Every row gets the new file's name, so the old names are not read.
         kept = [name for name in self.context.schema.names if name != FILE_NAME]
-        for planned in task.slices:
-            names = [str(planned.base.name)] if planned.base else []
-            current = planned_slice(
-                planned.group,
-                planned.base_instant,
-                [*names, *(str(log.name) for log in planned.logs)],
-                self.context.storage,
-                self.log_sizes,
-            )
-            yield from self.context.reader.merge(current, kept)
+        return live_rows(self.context, task.slices, kept, self.log_sizes)
 
 
 def _write(part: tuple[NewBaseFile, pa.Table]) -> None:

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from lakemark.errors import CorruptData
+from lakemark.errors import CorruptData, WriteConflict
 from lakemark.execution.runner import Runner
 from lakemark.model.action import State
 from lakemark.model.clustering_plan import ClusteringPlan, PlannedSlice
@@ -38,6 +38,13 @@ from lakemark.transaction.transaction import Transaction
 from lakemark.view.file_system_view import FileSystemView
 
 Task = TypeVar("Task")
+
+#: Returns the plan of a clustering as of a timeline; None if there is nothing to cluster.
+PlanAt: TypeAlias = Callable[[Timeline], ClusteringPlan | None]
+
+
+class PlanOutdated(WriteConflict):
+    """The plan of a clustering does not fit the table, because other writers have changed it."""
 
 
 def find_slice(view: FileSystemView, planned: PlannedSlice) -> FileSlice | None:
@@ -74,9 +81,7 @@ class ClusteringExecution:
     _transaction: Transaction
 
     @classmethod
-    def request(
-        cls, context: TableContext, plan_at: Callable[[Timeline], ClusteringPlan | None]
-    ) -> ClusteringExecution | None:
+    def request(cls, context: TableContext, plan_at: PlanAt) -> ClusteringExecution | None:
         """Write a plan to the timeline, and begin to execute it.
 
         The result is None if there is nothing to cluster, or while a write is pending.
@@ -90,27 +95,17 @@ class ClusteringExecution:
             LeaseLost: the lock was lost before the plan was created. If the plan was created after
                 that, the next writer that finds it executes or removes it.
         """
-        plan: ClusteringPlan | None = None
+        made: list[ClusteringPlan] = []
 
         def create(lease: Lease) -> Instant | None:
-            nonlocal plan
-            timeline = context.timeline.load()
-            check_no_restore(timeline)
-            if not context.timeline.pending_writes(timeline):
-                plan = plan_at(timeline)
-            if plan is None:
+            requested = _create_plan(context, plan_at, lease)
+            if requested is None:
                 return None
-            name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)
-            requested = Instant(name, context.timeline.version.clustering_action, State.REQUESTED)
-            content = encode_clustering_plan(plan, context.storage.location.url)
-            lease.check()
-            context.timeline.create(requested, content)
-            return requested
+            made.append(requested[1])
+            return requested[0]
 
         transaction = Transaction.request(context, create)
-        if transaction is None or plan is None:
-            return None
-        return cls(transaction.instant, plan, transaction)
+        return None if transaction is None else cls(transaction.instant, made[0], transaction)
 
     @classmethod
     def begin(
@@ -182,6 +177,34 @@ class ClusteringExecution:
     def stop_heartbeat(self) -> None:
         """Stop the heartbeat, so that other writers may execute the plan if it is not completed."""
         self._transaction.stop_heartbeat()
+
+
+def schedule(context: TableContext, plan_at: PlanAt) -> tuple[Instant, ClusteringPlan] | None:
+    """Write a plan to the timeline, for any writer to execute.
+
+    The arguments, the errors, and the cases without a plan are those of
+    ``ClusteringExecution.request``.
+    """
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        return _create_plan(context, plan_at, lease)
+
+
+def _create_plan(
+    context: TableContext, plan_at: PlanAt, lease: Lease
+) -> tuple[Instant, ClusteringPlan] | None:
+    timeline = context.timeline.load()
+    check_no_restore(timeline)
+    if context.timeline.pending_writes(timeline):
+        return None
+    plan = plan_at(timeline)
+    if plan is None:
+        return None
+    name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)
+    requested = Instant(name, context.timeline.version.clustering_action, State.REQUESTED)
+    content = encode_clustering_plan(plan, context.storage.location.url)
+    lease.check()
+    context.timeline.create(requested, content)
+    return requested, plan
 
 
 def _names_of(file_slice: FileSlice) -> frozenset[str]:

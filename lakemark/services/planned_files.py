@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
 
 from lakemark.errors import CorruptData
 from lakemark.model.action import Action
@@ -12,6 +14,7 @@ from lakemark.storage import Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, data_file
+from lakemark.write.write_context import WriteContext
 
 
 def recorded_log_sizes(
@@ -70,6 +73,35 @@ def planned_slice(
     bases = [file for file in files if isinstance(file, BaseFile)]
     logs = tuple(file for file in files if isinstance(file, LogFile))
     return FileSlice(group, base_instant, bases[0] if bases else None, logs)
+
+
+def live_rows(
+    context: WriteContext,
+    slices: Iterable[FileSlice],
+    columns: Sequence[str],
+    log_sizes: Mapping[str, int],
+) -> Iterator[pa.Table]:
+    """Yield the live rows of the slices of a plan, one slice after the other.
+
+    Args:
+        context: the write context of the table service.
+        slices: the slices, with only the files that the plan names.
+        columns: the columns of the rows; the rows may have more.
+        log_sizes: see ``recorded_log_sizes``.
+
+    Raises:
+        CorruptData: a file is damaged, or missing.
+    """
+    for planned in slices:
+        names = [str(planned.base.name)] if planned.base else []
+        current = planned_slice(
+            planned.group,
+            planned.base_instant,
+            [*names, *(str(log.name) for log in planned.logs)],
+            context.storage,
+            log_sizes,
+        )
+        yield from context.reader.merge(current, columns)
 
 
 def _file(group: FileGroupId, name: str, storage: Storage) -> DataFile:

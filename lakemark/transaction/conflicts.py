@@ -77,11 +77,11 @@ class ClusteringPlanned(Refused):
 
     def __init__(self, planned: Instant, group: str) -> None:
         super().__init__(
-            f"{planned} is about to replace {group}, so nothing can be written there; if the table "
-            "has consistent hashing, execute the plan (lakemark table resize-buckets TABLE --run); "
-            "Apache Hudi may execute the plan, too, but not in a table with a fixed number of "
-            "buckets; otherwise remove the plan (lakemark table rollback TABLE "
-            f"{planned.requested_at} --run), and switch clustering off in the job that planned it"
+            f"{planned} is about to replace {group}, so nothing can be written there; execute the "
+            "plan (lakemark table cluster TABLE --run, or with Apache Hudi), or remove it "
+            f"(lakemark table rollback TABLE {planned.requested_at} --run); in a table with a "
+            "fixed number of buckets, no writer can execute the plan, so remove it, and switch "
+            "clustering off in the job that planned it"
         )
         self.planned = planned
 

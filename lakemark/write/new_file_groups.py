@@ -8,6 +8,7 @@ when the last one has reached ``hoodie.parquet.max.file.size``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
@@ -72,6 +73,39 @@ def write_new_file_groups(
     return written
 
 
+def divide_among_file_groups(
+    context: WriteContext,
+    partition_path: str,
+    rows: Iterable[pa.Table],
+    rows_of_file: int | None,
+    new_file_id: Callable[[int], str],
+) -> list[WriteStat]:
+    """Write rows that other file groups have now to new file groups with a number of rows each.
+
+    Args:
+        context: the table service.
+        partition_path: the partition of all rows, which exists.
+        rows: stored rows, which keep their commit times. Columns of the table that they lack are
+            null.
+        rows_of_file: the number of rows of each file, except the last one; None for one file.
+        new_file_id: returns the file id of the n-th file group.
+
+    Returns:
+        The write stats, with the keys of each file if the table has a record index.
+    """
+    waiting = _Waiting(conform(part, context.schema, "") for part in rows)
+    written: list[WriteStat] = []
+    while waiting.has_rows():
+        group, indexed = (
+            FileGroupId(partition_path, new_file_id(len(written))),
+            IndexedRows.of(context),
+        )
+        taken = _new_rows(waiting.take(rows_of_file))
+        stat = write_base_file(context, group, taken, written=[indexed])
+        written.append(indexed.describe_changes(stat, IndexedRows()))
+    return written
+
+
 def _new_rows(tables: Iterable[pa.Table]) -> MergeStream:
     return MergeStream(MergeResult(rows, MergeCounts(inserted=rows.num_rows)) for rows in tables)
 
@@ -111,12 +145,13 @@ class _Waiting:
         """Return whether there are more rows."""
         return bool(self.peek(1).num_rows)
 
-    def take(self, limit: int) -> Iterator[pa.Table]:
-        """Yield the next ``limit`` rows."""
-        while limit and self.has_rows():
+    def take(self, limit: int | None) -> Iterator[pa.Table]:
+        """Yield the next ``limit`` rows, or all if it is None."""
+        remaining = math.inf if limit is None else limit
+        while remaining and self.has_rows():
             part = self._first.pop(0)
-            if part.num_rows > limit:
-                self._first.insert(0, part.slice(limit))
-                part = part.slice(0, limit)
-            limit -= part.num_rows
+            if part.num_rows > remaining:
+                self._first.insert(0, part.slice(int(remaining)))
+                part = part.slice(0, int(remaining))
+            remaining -= part.num_rows
             yield part

@@ -1,9 +1,9 @@
 """Stores a stream of changes that may be larger than memory, divided by file group.
 
-Changes are gathered up to the size of a run. Each run is sorted by bucket, and by record key unless
-the caller asks for the order of arrival. All runs except the last one are written to local disk.
-The changes of a bucket can then be read as one stream. If the stream must be sorted by key, its
-runs are merged in the way of an external merge sort.
+Changes are gathered up to the size of a run. Each run is sorted by bucket, and by record key (or by
+other keys) unless the caller asks for the order of arrival. All runs except the last one are
+written to local disk. The changes of a bucket can then be read as one stream. If the stream must be
+sorted by key, its runs are merged in the way of an external merge sort.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,9 @@ _BATCH_BYTES = 1 << 20
 _MERGED_RUNS = 64
 
 Numbers = npt.NDArray[np.int32]
+
+#: The values of one row in the columns of an order, each with whether it is not null.
+_Key: TypeAlias = tuple[tuple[bool, Any], ...]
 
 
 class SortMode(StrEnum):
@@ -60,14 +63,21 @@ class SortMode(StrEnum):
 class SortedRuns:
     """Changes in runs that are sorted by bucket. On exit, the files on disk are removed."""
 
-    def __init__(self, sort: SortMode, run_bytes: int = RUN_BYTES) -> None:
+    def __init__(
+        self,
+        sort: SortMode,
+        run_bytes: int = RUN_BYTES,
+        order_by: Sequence[str] = (RECORD_KEY,),
+    ) -> None:
         """Create an empty object.
 
         Args:
             sort: the order in which ``read`` returns the changes of a bucket.
             run_bytes: Arrow bytes of a run.
+            order_by: the columns by which changes are sorted, instead of the record key; they
+                contain integers, decimals, texts or binaries, and nulls come first.
         """
-        self._sort, self._run_bytes = sort, run_bytes
+        self._sort, self._run_bytes, self._order_by = sort, run_bytes, tuple(order_by)
         self._opened = ExitStack()
         self._folder: Path | None = None
         self._file_numbers = count()
@@ -132,7 +142,7 @@ class SortedRuns:
         numbers = np.concatenate([numbers for _, numbers in self._gathered])
         self._gathered, self._gathered_bytes = [], 0
         if self._sort is not SortMode.NONE:
-            order = _order_of_keys(changes)
+            order = _order_of(changes, self._order_by)
             changes, numbers = changes.take(order), numbers[order]
         return sort_by_bucket(changes.column(PARTITION_PATH), numbers, changes)
 
@@ -141,13 +151,13 @@ class SortedRuns:
 
     def _merge(self, bucket: Bucket, sources: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:
         while len(sources) > _MERGED_RUNS:
-            merged = merge_sorted(sources[:_MERGED_RUNS])
+            merged = merge_sorted(sources[:_MERGED_RUNS], self._order_by)
             first = next(merged)
             parts = ((bucket, part) for part in _chained(first, merged))
             run = _DiskRun.write(self._next_path(), first.schema, parts)
             # The merged run comes first, because its changes arrived first.
             sources = [run.read(bucket), *sources[_MERGED_RUNS:]]
-        return merge_sorted(sources)
+        return merge_sorted(sources, self._order_by)
 
     def _next_path(self) -> Path:
         if self._folder is None:
@@ -155,20 +165,23 @@ class SortedRuns:
         return self._folder / f"{next(self._file_numbers)}.arrow"
 
 
-def merge_sorted(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """Merge streams of tables, each of which is sorted by record key, into one sorted stream.
+def merge_sorted(
+    sources: Sequence[Iterator[pa.Table]], order_by: Sequence[str] = (RECORD_KEY,)
+) -> Iterator[pa.Table]:
+    """Merge streams of tables, each of which is sorted by some columns, into one sorted stream.
 
     At most one table of each source is held in memory, unless many changes have the same key.
 
     Args:
         sources: the streams. Of changes with the same key, those of earlier sources come first.
+        order_by: the columns, as for ``SortedRuns``.
     """
-    heads = [head for head in map(_Head, sources) if head.fill()]
+    heads = [head for head in (_Head(source, order_by) for source in sources) if head.fill()]
     while heads:
         bound = min(head.last_key for head in heads)
         parts = [part for head in heads for part in head.take_up_to(bound)]
         together = pa.concat_tables(parts)
-        yield together.take(_order_of_keys(together))
+        yield together.take(_order_of(together, order_by))
         heads = [head for head in heads if head.fill()]
 
 
@@ -221,7 +234,7 @@ class _DiskRun:
         extents: dict[Bucket, _Extent] = {}
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with (
-            temporary_writes("rows of a bulk insert that exceed the memory for sorting"),
+            temporary_writes("rows that exceed the memory for sorting"),
             pa.OSFile(str(path), "wb") as file,
             pa.ipc.new_stream(file, schema, options=options) as writer,
         ):
@@ -253,8 +266,8 @@ class _DiskRun:
 class _Head:
     """The first table of a sorted stream that was not returned yet."""
 
-    def __init__(self, source: Iterator[pa.Table]) -> None:
-        self._source = source
+    def __init__(self, source: Iterator[pa.Table], order_by: Sequence[str]) -> None:
+        self._source, self._order_by = source, order_by
         self._rows: pa.Table | None = None
 
     def fill(self) -> bool:
@@ -264,30 +277,61 @@ class _Head:
         return self._rows is not None
 
     @property
-    def last_key(self) -> str:
+    def last_key(self) -> _Key:
         return self._key(-1)
 
-    def take_up_to(self, bound: str) -> Iterator[pa.Table]:
+    def take_up_to(self, bound: _Key) -> Iterator[pa.Table]:
         """Yield the changes with keys up to the bound, also those in the following tables."""
         while self.fill() and self._key(0) <= bound:
             assert self._rows is not None
-            size = pc.sum(pc.less_equal(self._rows.column(RECORD_KEY), bound)).as_py()
+            size = pc.sum(_is_up_to(self._rows, self._order_by, bound)).as_py()
             rows, self._rows = self._rows, None
             yield rows.slice(0, size)
             if size < rows.num_rows:
                 self._rows = rows.slice(size)
                 return
 
-    def _key(self, position: int) -> str:
+    def _key(self, position: int) -> _Key:
         assert self._rows is not None
-        keys = self._rows.column(RECORD_KEY)
-        key: str = keys[position % len(keys)].as_py()
-        return key
+        at = position % self._rows.num_rows
+        values = (self._rows.column(name)[at].as_py() for name in self._order_by)
+        return tuple((value is not None, value) for value in values)
 
 
-def _order_of_keys(changes: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the stable order by record key, in the order of the bytes."""
-    indices = pc.sort_indices(changes.column(RECORD_KEY).combine_chunks())
+def _is_up_to(rows: pa.Table, order_by: Sequence[str], bound: _Key) -> pa.ChunkedArray:
+    """Return whether the key of each row is at most the bound."""
+    *firsts, last = zip(map(rows.column, order_by), bound, strict=True)
+    below, equal = _compare(*last)
+    up_to = pc.or_(below, equal)
+    for values, part in reversed(firsts):
+        below, equal = _compare(values, part)
+        up_to = pc.or_(below, pc.and_(equal, up_to))
+    return up_to
+
+
+def _compare(
+    values: pa.ChunkedArray, part: tuple[bool, Any]
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return whether each value is below a part of the bound, and whether it is equal to it."""
+    is_value, bound = part
+    if not is_value:
+        is_null = values.is_null()
+        return pc.and_(is_null, False), is_null
+    scalar = pa.scalar(bound, values.type)
+    below, equal = pc.less(values, scalar), pc.equal(values, scalar)
+    return pc.fill_null(below, True), pc.fill_null(equal, False)
+
+
+def _order_of(changes: pa.Table, order_by: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the stable order by some columns, nulls first, and texts in the order of the bytes."""
+    if len(order_by) == 1:
+        indices = pc.array_sort_indices(
+            changes.column(order_by[0]).combine_chunks(), null_placement="at_start"
+        )
+    else:
+        indices = pc.sort_indices(
+            changes, [(name, "ascending") for name in order_by], null_placement="at_start"
+        )
     order: npt.NDArray[np.int64] = indices.to_numpy().astype(np.int64)
     return order
 

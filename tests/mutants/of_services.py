@@ -750,8 +750,8 @@ _RESIZES = (
     ),
     Mutant(
         "lakemark/services/clustering.py",
-        "            if not context.timeline.pending_writes(timeline):\n",
-        "            if True:\n",
+        "    if context.timeline.pending_writes(timeline):\n",
+        "    if False:\n",
         "buckets are resized while a writer adds rows to them",
         ("tests/unit/operations/test_resize_buckets.py",),
     ),

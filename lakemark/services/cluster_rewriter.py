@@ -1,0 +1,113 @@
+"""Rewrites the rows of file slices into new file groups, in the order that a clustering asks for.
+
+The rows of a group are sorted with the help of the local disk (``lakemark.write.sorted_runs``), so
+that memory is bounded. They are divided evenly among the new files, so that no file is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakemark.index.lookup import new_file_id
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH
+from lakemark.model.row_order import RowOrder
+from lakemark.services.planned_files import live_rows
+from lakemark.write.new_file_groups import divide_among_file_groups
+from lakemark.write.partitioner import Bucket
+from lakemark.write.sort_keys import RowKeys
+from lakemark.write.sorted_runs import RUN_BYTES, SortedRuns, SortMode
+from lakemark.write.write_context import WriteContext
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTask:
+    """A group of a clustering plan.
+
+    Attributes:
+        number: the position of the group in the plan, from 0.
+        slices: the file slices whose rows are rewritten, all of one partition.
+        files: the number of new files.
+    """
+
+    number: int
+    slices: tuple[FileSlice, ...]
+    files: int
+
+    @property
+    def partition_path(self) -> str:
+        """The partition of all slices."""
+        return self.slices[0].group.partition_path
+
+
+@dataclass(frozen=True)
+class ClusterRewriter:
+    """Rewrites the groups of one clustering in a worker; can be pickled.
+
+    Attributes:
+        context: write context of the clustering; new files are named after its instant.
+        order: the order of the rows.
+        log_sizes: see ``recorded_log_sizes``.
+        run_bytes: Arrow bytes of the rows that are sorted in memory.
+    """
+
+    context: WriteContext
+    order: RowOrder
+    log_sizes: Mapping[str, int] = field(default_factory=dict)
+    run_bytes: int = RUN_BYTES
+
+    def __call__(self, task: ClusterTask) -> list[WriteStat]:
+        """Write the live rows of the slices to new base files; rows keep their commit time.
+
+        Raises:
+            CorruptData: a file of the plan is damaged or missing.
+            StorageUnavailable: the disk of the temporary folder is full.
+        """
+        rows = self._rows(task)
+        if not self.order.columns and task.files == 1:
+            return self._write(task, rows, None)
+        sort = SortMode.GLOBAL if self.order.columns else SortMode.NONE
+        keys = self._keys(task)
+        with SortedRuns(sort, self.run_bytes, keys.names) as runs:
+            for part in rows:
+                runs.add(keys.add(part), np.zeros(part.num_rows, np.int32))
+            runs.finish()
+            ordered = runs.read(Bucket(task.partition_path, 0))
+            limit = max(1, -(-runs.num_rows // task.files))
+            return self._write(task, (part.drop(keys.names) for part in ordered), limit)
+
+    def _keys(self, task: ClusterTask) -> RowKeys:
+        wanted = list(self.order.columns)
+        tables = live_rows(self.context, task.slices, wanted, self.log_sizes)
+        return RowKeys.of(self.order, tables)
+
+    def _rows(self, task: ClusterTask) -> Iterator[pa.Table]:
+        # Every row gets the new file's name, so the old names are not read.
+        kept = [name for name in self.context.schema.names if name != FILE_NAME]
+        for part in live_rows(self.context, task.slices, kept, self.log_sizes):
+            yield self._with_path(part.select(kept), task.partition_path)
+
+    def _with_path(self, rows: pa.Table, path: str) -> pa.Table:
+        """Set the partition path, which a table without meta columns does not store."""
+        if self.context.virtual_keys is None:
+            return rows
+        at = rows.schema.get_field_index(PARTITION_PATH)
+        return rows.set_column(at, PARTITION_PATH, pa.repeat(pa.scalar(path), rows.num_rows))
+
+    def _write(
+        self, task: ClusterTask, rows: Iterable[pa.Table], rows_of_file: int | None
+    ) -> list[WriteStat]:
+        path, context = task.partition_path, self.context
+
+        def file_id(number: int) -> str:
+            # A group has fewer than 2^32 files, so the numbers of two groups differ.
+            return new_file_id(
+                (task.number << 32) + number, path, context.instant, context.table_name
+            )
+
+        return divide_among_file_groups(context, path, rows, rows_of_file, file_id)
