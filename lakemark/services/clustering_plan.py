@@ -29,6 +29,8 @@ _MIB = 1 << 20
 SMALL_FILE_BYTES, TARGET_FILE_BYTES, MAX_GROUP_BYTES = 300 * _MIB, 1024 * _MIB, 2048 * _MIB
 MAX_GROUPS = 30
 
+_UNSORTED = RowOrder()
+
 _STRATEGIES = "org.apache.hudi.client.clustering.run.strategy"
 
 #: The class of Apache Hudi that executes the plans.
@@ -55,7 +57,7 @@ class ClusteringPolicy:
     target_file_bytes: int = TARGET_FILE_BYTES
     max_group_bytes: int = MAX_GROUP_BYTES
     max_groups: int = MAX_GROUPS
-    order: RowOrder = RowOrder()
+    order: RowOrder = _UNSORTED
 
     def __post_init__(self) -> None:
         sizes = (self.small_file_bytes, self.target_file_bytes, self.max_group_bytes)

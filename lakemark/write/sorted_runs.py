@@ -324,15 +324,11 @@ def _compare(
 
 def _order_of(changes: pa.Table, order_by: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the stable order by some columns, nulls first, and texts in the order of the bytes."""
-    if len(order_by) == 1:
-        indices = pc.array_sort_indices(
-            changes.column(order_by[0]).combine_chunks(), null_placement="at_start"
-        )
-    else:
-        indices = pc.sort_indices(
-            changes, [(name, "ascending") for name in order_by], null_placement="at_start"
-        )
-    order: npt.NDArray[np.int64] = indices.to_numpy().astype(np.int64)
+    order: npt.NDArray[np.int64] = np.arange(changes.num_rows)
+    for name in reversed(order_by):  # each sort is stable, so the first column is sorted last
+        values = changes.column(name).combine_chunks().take(pa.array(order))
+        indices = pc.array_sort_indices(values, null_placement="at_start")
+        order = order[indices.to_numpy()]
     return order
 
 

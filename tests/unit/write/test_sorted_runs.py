@@ -102,3 +102,35 @@ def test_spilled_runs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             runs.add(*as_table([("k", "", 0)], number))
         assert list(tmp_path.iterdir())
     assert not list(tmp_path.iterdir())
+
+
+VALUES = st.tuples(st.none() | st.integers(-3, 3), st.none() | KEYS)
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(
+    batches=st.lists(st.lists(VALUES, min_size=1, max_size=12), min_size=1, max_size=9),
+    run_bytes=st.sampled_from([1, 300, 1 << 20]),
+    batch_bytes=st.sampled_from([1, 60, 1 << 20]),
+)
+def test_rows_are_sorted_by_several_columns_with_nulls_first(
+    batches: list[list[tuple[int | None, str | None]]], run_bytes: int, batch_bytes: int
+) -> None:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        SortedRuns(SortMode.GLOBAL, run_bytes, ["n", "text"]) as runs,
+    ):
+        patch.setattr(sorted_runs, "_MERGED_RUNS", 2)
+        patch.setattr(sorted_runs, "_BATCH_BYTES", batch_bytes)
+        for batch in batches:
+            numbers, texts = zip(*batch, strict=True)
+            columns = [pa.array(numbers, pa.int64()), pa.array(texts, pa.string())]
+            paths = pa.repeat(pa.scalar("p"), len(batch))
+            rows = pa.table([paths, *columns], [PARTITION_PATH, "n", "text"])
+            runs.add(rows, np.zeros(len(batch), np.int32))
+        runs.finish()
+        read = pa.concat_tables(runs.read(Bucket("p", 0))).select(["n", "text"])
+    found = [tuple(row.values()) for row in read.to_pylist()]
+    rows_of_all = [row for batch in batches for row in batch]
+    expected = sorted(rows_of_all, key=lambda row: [(v is not None, v) for v in row])
+    assert found == expected
