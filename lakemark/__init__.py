@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lakemark.merge.custom.buffered_record import BufferedRecord, Operation, RecordContext
     from lakemark.merge.custom.check import check_merger
     from lakemark.merge.custom.records import Records, choose_rows
+    from lakemark.model.row_order import Curve
     from lakemark.operations.duplicate_keys import Duplicates
     from lakemark.operations.open_table import Coordination
     from lakemark.operations.partition_deletion import PartitionContents, PartitionDeletion
@@ -72,6 +73,7 @@ __all__ = [
     "BufferedRecordMerger",
     "CdcScan",
     "CorruptData",
+    "Curve",
     "CustomMerger",
     "DiskFull",
     "Duplicates",
@@ -145,6 +147,7 @@ _NAMES = {
         "BufferedRecord BufferedRecordMerger CustomMerger Operation RecordContext Records "
         "VectorMerge VectorMerger check_merger choose_rows"
     ),
+    "lakemark.model.row_order": "Curve",
     "lakemark.operations.duplicate_keys": "Duplicates",
     "lakemark.operations.partition_deletion": "PartitionContents PartitionDeletion",
     "lakemark.operations.table_index": "IndexKind",

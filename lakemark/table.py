@@ -536,9 +536,10 @@ class Table:
     ) -> ServiceResult:
         """Rewrite small file slices into fewer files, whose rows may be sorted.
 
-        Pending clusterings are executed first. A clustering that another writer is executing is
-        skipped. Rows keep their commit times, so that incremental queries do not return them again.
-        Queries as of an earlier commit read the replaced files until they are cleaned.
+        All pending clusterings are executed, also those of Apache Hudi. If there are none, a new
+        one is planned and executed. A clustering that another writer is executing is skipped. Rows
+        keep their commit times, so that incremental queries do not return them again. Queries as of
+        an earlier commit read the replaced files until they are cleaned.
 
         Args:
             sort_by: the columns by which the rows of each group are sorted; nulls come first.

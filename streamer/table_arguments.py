@@ -141,7 +141,7 @@ def _add_cluster(cluster: argparse.ArgumentParser) -> None:
         help="the path of a partition to cluster, in which each * stands for any text (default: "
         "all partitions); quote it in a shell",
     )
-    run = "execute pending clusterings, then cluster the small files"
+    run = "execute pending clusterings; if there are none, cluster the small files"
     add_steps(cluster, run, can_schedule=True)
     text = "a column by which the rows of each group of files are sorted; may be repeated"
     cluster.add_argument(

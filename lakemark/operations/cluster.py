@@ -166,7 +166,7 @@ def cluster_table(
     choose: ChoosePartitions | None = None,
     merger_class: str | None = None,
 ) -> list[tuple[Instant, CommitMetadata]]:
-    """Execute pending clusterings of any writer; then plan a clustering and execute it.
+    """Execute pending clusterings of any writer; if there are none, plan one and execute it.
 
     Dead writers are rolled back first. A clustering that another writer executes is skipped. A
     pending clustering whose file slices have been changed by others is removed.
@@ -189,7 +189,8 @@ def cluster_table(
     done = []
     for planned in pending_clusterings(table):
         done += _execute(table, partial(Clustering.begin, table, planned, merger_class))
-    done += _execute(table, partial(Clustering.request, table, policy, choose, merger_class))
+    if not done:
+        done = _execute(table, partial(Clustering.request, table, policy, choose, merger_class))
     if not done:
         _check_idle(table, policy, choose)
     return done

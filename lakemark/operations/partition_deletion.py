@@ -86,7 +86,7 @@ def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartiti
         message = f"table {url} is not partitioned, so that no partition can be chosen"
         raise InvalidConfig(message)
     if not wanted or "" in wanted:
-        message = f"name partitions of table {url}, such as 'region=*'"
+        message = f"name the partitions of table {url}, such as 'region=*'"
         raise InvalidConfig(message)
 
     def choose(view: FileSystemView) -> list[str]:

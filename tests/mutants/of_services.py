@@ -778,6 +778,32 @@ _RESIZES = (
     ),
 )
 
+_CLUSTERINGS = "tests/unit/operations/test_cluster.py"
+
+OF_CLUSTERINGS = (
+    Mutant(
+        "lakemark/operations/cluster.py",
+        "            for name in sorted(added_files(view, one)):\n",
+        "            for name in ():\n",
+        "rows that were written after a clustering was planned are lost",
+        (f"{_CLUSTERINGS}::test_rows_that_were_added_after_the_plan_are_not_lost",),
+    ),
+    Mutant(
+        "lakemark/metadata/metadata_writer.py",
+        "            changes[_RECORD_INDEX] = record_index_moves(stats, instant.requested_at, clock)\n",
+        "            pass\n",
+        "after a clustering, the record index locates every key in a replaced file group",
+        (f"{_CLUSTERINGS}::test_rows_are_the_same_after_files_were_clustered",),
+    ),
+    Mutant(
+        "lakemark/write/sorted_runs.py",
+        "        return pc.and_(is_null, False), is_null\n",
+        "        return is_null, is_null\n",
+        "rows with a null in one sorted column are not sorted by the next one",
+        ("tests/unit/write/test_sorted_runs.py",),
+    ),
+)
+
 _OVERWRITES = "tests/unit/operations/test_overwrite.py"
 _MEANWHILE = f"{_OVERWRITES}::test_replacement_includes_rows_that_another_writer_adds_meanwhile"
 _REPLACED_MEANWHILE = (

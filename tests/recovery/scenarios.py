@@ -40,9 +40,11 @@ from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.model.row_order import RowOrder
 from lakemark.operations.archive import archive, plan_archival
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
+from lakemark.operations.cluster import cluster_table
 from lakemark.operations.compact import request_compaction
 from lakemark.operations.create import create_on
 from lakemark.operations.create_index import create_index
@@ -60,6 +62,7 @@ from lakemark.operations.write import RowWriter
 from lakemark.services.archival import metadata_compacted_at
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.clustering_plan import ClusteringPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, maintain
 from lakemark.services.partition_lifetime import PartitionLifetime
@@ -553,6 +556,11 @@ def third(storage: Storage) -> None:
     commit(writer(storage), COMMITTED[2])
 
 
+def two_by_lookup(storage: Storage) -> None:
+    for rows in COMMITTED[:2]:
+        commit(lookup_writer(storage), rows)
+
+
 def planned_compaction(storage: Storage) -> None:
     assert request_compaction(writer(storage).table)
 
@@ -716,6 +724,13 @@ def overwrite_once(to: TableWriter) -> None:
     if not to.table.timeline.completed(Action.REPLACE_COMMIT):
         program = RowWriter(to.table, runner=LocalRunner(1))
         program.overwrite(_as_given(OVERWRITING), Operation.INSERT_OVERWRITE)
+
+
+def cluster_once(to: TableWriter) -> None:
+    """Sort the rows of all partitions, unless an earlier process has done it."""
+    if not to.table.timeline.completed(Action.REPLACE_COMMIT):
+        to.table.runner = LocalRunner(1)
+        cluster_table(to.table, ClusteringPolicy(order=RowOrder(("v",))))
 
 
 def delete_partition_once(to: TableWriter) -> None:
@@ -1267,6 +1282,16 @@ SCENARIOS: dict[str, Scenario] = {
         has_buckets(FIRST_BUCKETS),
         has_metadata=False,
         has_rings=True,
+    ),
+    "clustering with a record index": TableScenario(
+        looked_up(2, indexes=_INDEXES), cluster_once, _REPLACED, is_shared=True, looks_up=True
+    ),
+    "clustering in version 6": TableScenario(
+        then(plain(0, version=_V6), two_by_lookup),
+        cluster_once,
+        _REPLACED,
+        has_metadata=False,
+        looks_up=True,
     ),
     "cleaning": TableScenario(due_for_cleaning, clean_it, count_of(Action.CLEAN)),
     "commit, copy-on-write, with indexes": TableScenario(

@@ -45,6 +45,7 @@ DOUBTS: tuple[When, ...] = ("lost", "doubtful")
 LONG = (
     "creation of a secondary index",
     "bootstrap of the metadata table",
+    "clustering with a record index",
     "move to another partition with a record index",
     "split of buckets with a metadata table",
     "upgrade from version 4",

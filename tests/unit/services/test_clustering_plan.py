@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -147,8 +148,14 @@ def test_other_plans_are_not_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["small_file_bytes", "target_file_bytes", "max_group_bytes", "max_groups"]
+    "limits",
+    [
+        {"small_file_bytes": 0},
+        {"target_file_bytes": 0},
+        {"max_group_bytes": -1},
+        {"max_groups": 0},
+    ],
 )
-def test_limits_are_positive(name: str) -> None:
+def test_limits_are_positive(limits: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfig, match="positive"):
-        replace(_POLICY, **{name: 0})
+        replace(_POLICY, **limits)
