@@ -780,7 +780,7 @@ _RESIZES = (
 
 _CLUSTERINGS = "tests/unit/operations/test_cluster.py"
 
-OF_CLUSTERINGS = (
+_CLUSTERED = (
     Mutant(
         "lakemark/operations/cluster.py",
         "            for name in sorted(added_files(view, one)):\n",
@@ -790,8 +790,8 @@ OF_CLUSTERINGS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_writer.py",
-        "            changes[_RECORD_INDEX] = record_index_moves(stats, instant.requested_at, clock)\n",
-        "            pass\n",
+        "changes[_RECORD_INDEX] = record_index_moves(",
+        "_ = record_index_moves(",
         "after a clustering, the record index locates every key in a replaced file group",
         (f"{_CLUSTERINGS}::test_rows_are_the_same_after_files_were_clustered",),
     ),
@@ -970,6 +970,7 @@ _HASH_RINGS = (
 OF_SERVICES = (
     *_CLEANS,
     *_RESIZES,
+    *_CLUSTERED,
     *_REPLACED_PARTITIONS,
     *_PARTITION_BUCKETS,
     *_HASH_RINGS,
