@@ -866,6 +866,13 @@ _REPLACED_PARTITIONS = (
         (f"{_OVERWRITES}::test_rollback_drops_an_index_that_was_built_after_the_commit",),
     ),
     Mutant(
+        "lakemark/transaction/rollback.py",
+        " = was_completed or rollback.state is State.INFLIGHT",
+        " = was_completed",
+        "an index that was built after a commit survives a rollback whose first process died",
+        ("tests/recovery/test_late_copies.py",),
+    ),
+    Mutant(
         "lakemark/transaction/rollback_checks.py",
         "        yield from _cleaned_since(target, metadata, timeline, store)\n",
         "        pass\n",

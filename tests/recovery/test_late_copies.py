@@ -17,6 +17,7 @@ from lakemark.model.commit_metadata import Operation
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.operations.compact import request_compaction
+from lakemark.operations.create_index import create_index
 from lakemark.operations.metadata_table import (
     drop_metadata_table,
     keep_metadata_table,
@@ -36,7 +37,17 @@ from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage, SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.table_services import new_storage
-from tests.tables import Row, commit, contents, data_files, reopened, spec, writer
+from tests.tables import (
+    Row,
+    commit,
+    contents,
+    data_files,
+    lookup_writer,
+    make,
+    reopened,
+    spec,
+    writer,
+)
 
 T = TypeVar("T")
 
@@ -285,6 +296,33 @@ def test_next_start_finishes_undoing_a_late_commit_after_a_death_at_any_write() 
         assert len(commits(storage)) == 1
         assert not metadata_differences(started(storage).table)
     assert deaths > 3
+
+
+def test_index_that_was_built_later_is_dropped_after_a_death_at_any_write_of_a_rollback() -> None:
+    """After a death, the undone commit looks as if it had never completed."""
+
+    def opened(storage: Storage) -> TableWriter:
+        return on_clock(lookup_writer(storage), CLOCK)
+
+    deaths, has_died, undone = 0, True, 0
+    while has_died:
+        storage = new_storage()
+        make(storage)
+        commit(opened(storage), [Row("a", 1, 1)])
+        deleted = RowWriter(opened(storage).table).delete_partitions(lambda _: ["north"]).instant
+        create_index(opened(storage).table, "record_index")
+        assert deleted is not None
+        try:
+            roll_back_named(opened(DiesAt(storage, deaths)).table.context, deleted)
+            has_died = False
+        except SimulatedCrash:
+            deaths += 1
+        CLOCK.sleep(61)
+        opened(storage).recover()
+        undone += contents(storage) == OLD
+        assert contents(storage) in ({}, OLD)
+        assert not metadata_differences(opened(storage).table)
+    assert undone > 3
 
 
 class SlowReplacement(WrappedStorage):
