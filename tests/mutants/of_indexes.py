@@ -27,6 +27,20 @@ OF_INDEXES = (
         _CREATION,
     ),
     Mutant(
+        "lakemark/operations/create_index.py",
+        "is_hashed = table.first_ring_count is not None",
+        "is_hashed = False",
+        "a table with consistent hashing gets a record index, and no writer can write it any more",
+        _CREATION,
+    ),
+    Mutant(
+        "lakemark/write/new_file_groups.py",
+        "written.append(indexed.describe_changes(stat, IndexedRows()))",
+        "written.append(stat)",
+        "with a record index, each bulk insert of rows with automatic keys ends with a conflict",
+        _CREATION,
+    ),
+    Mutant(
         "lakemark/metadata/recorded_files.py",
         'since = [i for i in self._since_compaction() if (i.completed_at or "") >= created_at]',
         "since = self._since_compaction()",
