@@ -96,6 +96,7 @@ class IndexContent:
     entries: SpilledEntries
     _numbers: dict[tuple[str, Hashable], int] = field(default_factory=dict)
     _names: list[str] = field(default_factory=list)
+    _encoded: list[Path] = field(default_factory=list)
 
     def update(self, sources: Iterable[Source], check: Callable[[], None]) -> bool:
         """Read the sources that are new or have changed, and drop those that are gone.
@@ -128,10 +129,14 @@ class IndexContent:
     def encode(self) -> FirstRecords:
         """Encode the base files of the index on local disk, so that writing them cannot fail.
 
+        The files of an earlier call are removed, so its result cannot be read any more.
+
         Raises:
             Refused: two sources have the same key, but must not.
             StorageUnavailable: the disk of the temporary folder is full.
         """
+        while self._encoded:
+            self._encoded.pop().unlink(missing_ok=True)
         by_count = self.index.group_count(self.entries.count)
         count = max(by_count, -(-self.entries.key_bytes // _GROUP_KEY_BYTES))
         stored = [self._store(shard) for shard in self._shards(count)]
@@ -139,7 +144,8 @@ class IndexContent:
 
     def _store(self, shard: Iterable[Entries]) -> _StoredBase:
         base = BaseContent.of_parts(shard, CREATED_MS_OF_FIRST)
-        return _StoredBase(self.entries.store(base.content), base.count)
+        self._encoded.append(self.entries.store(base.content))
+        return _StoredBase(self._encoded[-1], base.count)
 
     def _read(self, sources: Sequence[Source]) -> None:
         if not self.index.are_small:

@@ -22,8 +22,8 @@ _RECORD_INDEX = PartitionKind.RECORD_INDEX.stored_name
 def drop_index(table: OpenTable, name: str) -> None:
     """Drop an index, complete or half-built, of lakemark or of Apache Hudi.
 
-    Commits that were begun before update the index no more. No process of Apache Hudi may build the
-    index.
+    Commits that have begun do not update the index any more. No process of Apache Hudi may build
+    the index.
 
     Args:
         table: the open table.

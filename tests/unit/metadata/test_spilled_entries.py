@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -11,8 +14,11 @@ from hypothesis import strategies as st
 
 from lakemark.codec.hfile import Entries
 from lakemark.metadata import spilled_entries
+from lakemark.metadata.index_sources import BLOOM_FILTERS
+from lakemark.metadata.new_index import IndexContent, Source
 from lakemark.metadata.shards import shards_of
 from lakemark.metadata.spilled_entries import SpilledEntries
+from lakemark.storage import StorageLocation, open_storage
 from tests.depth import examples
 
 #: The records of each source: keys, some of which several sources have.
@@ -66,3 +72,19 @@ def test_more_shards_than_open_files_are_divided_in_several_passes(
         shards = spilled.shards(10, lambda some: shards_of(some, 10))
         found = [row["key"] for tables in shards for table in tables for row in table.to_pylist()]
     assert sorted(found) == sorted(keys)
+
+
+def test_an_index_that_is_sorted_again_needs_no_more_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    storage = open_storage(StorageLocation("memory://again/table"))
+    sources = [Source(str(n), n, lambda n=n: [entries_of([b"k%d" % n], n)]) for n in range(3)]
+    with SpilledEntries() as spilled:
+        content = IndexContent(BLOOM_FILTERS, storage, spilled)
+        content.update(sources[:2], lambda: None)
+        content.encode()
+        content.update(sources[1:], lambda: None)
+        records = content.encode()
+        assert len([*tmp_path.rglob("*.hfile")]) == records.group_count
+        assert sum(one.count for one in records.read()) == 2
