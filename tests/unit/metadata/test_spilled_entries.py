@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,8 @@ def test_an_index_that_is_sorted_again_needs_no_more_disk(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     storage = open_storage(StorageLocation("memory://again/table"))
-    sources = [Source(str(n), n, lambda n=n: [entries_of([b"k%d" % n], n)]) for n in range(3)]
+    parts = [[entries_of([b"k%d" % n], n)] for n in range(3)]
+    sources = [Source(str(n), n, partial(iter, part)) for n, part in enumerate(parts)]
     with SpilledEntries() as spilled:
         content = IndexContent(BLOOM_FILTERS, storage, spilled)
         content.update(sources[:2], lambda: None)
