@@ -35,9 +35,9 @@ OF_INDEXES = (
     ),
     Mutant(
         "lakemark/write/new_file_groups.py",
-        "written.append(indexed.describe_changes(stat, IndexedRows()))",
-        "written.append(stat)",
-        "with a record index, each bulk insert of rows with automatic keys ends with a conflict",
+        "_new_rows(waiting.take(limit)), written=[indexed])",
+        "_new_rows(waiting.take(limit)))",
+        "the record index lacks the automatic keys of a bulk insert",
         _CREATION,
     ),
     Mutant(
