@@ -15,6 +15,9 @@ from lakemark.model.file_slice import join
 _VERSION = 2
 _SAVEPOINTS = "savepointed_timestamps"
 
+#: Apache Hudi ignores this entry, and takes ``earliest_retained`` for the limit of time travel.
+_EARLIEST_READABLE = "lakemark.earliest_readable"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanPlan:
@@ -26,6 +29,8 @@ class CleanPlan:
         earliest_retained: requested time of the oldest commit whose files are kept for time travel;
             "" if the policy counts file versions.
         earliest_action: action of the commit ``earliest_retained``.
+        earliest_readable: requested time of the oldest commit that queries may travel to, if this
+            is later than ``earliest_retained``, from which the next clean searches; else "".
         last_completed: requested time of the newest commit when the clean was planned.
         savepoints: requested times of the commits that had a savepoint when the clean was planned.
     """
@@ -34,6 +39,7 @@ class CleanPlan:
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     earliest_retained: str = ""
     earliest_action: str = ""
+    earliest_readable: str = ""
     last_completed: str = ""
     savepoints: tuple[str, ...] = ()
 
@@ -59,7 +65,7 @@ class CleanPlan:
                 for partition, names in self.files.items()
             },
             "partitionsToBeDeleted": [],
-            "extraMetadata": _savepoints_record(self.savepoints),
+            "extraMetadata": _extra_record(self),
         }
 
     @classmethod
@@ -71,6 +77,7 @@ class CleanPlan:
             files=dict(_planned_files(record)),
             earliest_retained=earliest.get("timestamp") or "",
             earliest_action=earliest.get("action") or "",
+            earliest_readable=_extra(record, _EARLIEST_READABLE),
             last_completed=record.get("lastCompletedCommitTimestamp") or "",
             savepoints=_savepoints(record),
         )
@@ -92,11 +99,13 @@ class CleanMetadata:
     Attributes:
         earliest_retained: requested time of the oldest commit whose files were kept for time
             travel; "" if the policy counts file versions.
+        earliest_readable: as in ``CleanPlan``.
         last_completed: requested time of the newest commit when the clean was planned.
         savepoints: requested times of the commits that had a savepoint when the clean was planned.
     """
 
     earliest_retained: str = ""
+    earliest_readable: str = ""
     last_completed: str = ""
     savepoints: tuple[str, ...] = ()
 
@@ -105,6 +114,7 @@ class CleanMetadata:
         """Return the metadata of an executed plan."""
         return cls(
             earliest_retained=plan.earliest_retained,
+            earliest_readable=plan.earliest_readable,
             last_completed=plan.last_completed,
             savepoints=plan.savepoints,
         )
@@ -114,6 +124,7 @@ class CleanMetadata:
         """Read the stored record."""
         return cls(
             earliest_retained=record.get("earliestCommitToRetain") or "",
+            earliest_readable=_extra(record, _EARLIEST_READABLE),
             last_completed=record.get("lastCompletedCommitTimestamp") or "",
             savepoints=_savepoints(record),
         )
@@ -144,7 +155,7 @@ def clean_metadata_record(plan: CleanPlan, started_at: str, took_ms: int) -> dic
         },
         "version": _VERSION,
         "bootstrapPartitionMetadata": {},
-        "extraMetadata": _savepoints_record(plan.savepoints),
+        "extraMetadata": _extra_record(plan),
     }
 
 
@@ -168,10 +179,17 @@ def _last_segments(paths: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(path.rpartition("/")[2] for path in paths))
 
 
-def _savepoints_record(savepoints: tuple[str, ...]) -> dict[str, str]:
-    return {_SAVEPOINTS: ",".join(savepoints)} if savepoints else {}
+def _extra_record(plan: CleanPlan) -> dict[str, str]:
+    entries = {
+        _SAVEPOINTS: ",".join(plan.savepoints),
+        _EARLIEST_READABLE: plan.earliest_readable,
+    }
+    return {name: text for name, text in entries.items() if text}
+
+
+def _extra(record: Mapping[str, Any], name: str) -> str:
+    return (record.get("extraMetadata") or {}).get(name) or ""
 
 
 def _savepoints(record: Mapping[str, Any]) -> tuple[str, ...]:
-    text = (record.get("extraMetadata") or {}).get(_SAVEPOINTS) or ""
-    return tuple(time for time in text.split(",") if time)
+    return tuple(time for time in _extra(record, _SAVEPOINTS).split(",") if time)

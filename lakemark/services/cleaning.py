@@ -79,6 +79,7 @@ def propose(
     last = last_clean(timeline)
     # After a clean whose content is lost, every partition is searched.
     metadata = (store.read_clean(last) if last else None) or CleanMetadata()
+    earliest = _not_before(earliest, metadata, timeline)
     new = [i for i in commits_by_request(timeline) if i.requested_at > metadata.last_completed]
     if len(new) < policy.every_commits:
         return None
@@ -221,6 +222,19 @@ def last_clean(timeline: Timeline) -> Instant | None:
     """Return the completed clean that was requested last; None if there is none."""
     cleans = timeline.completed(Action.CLEAN)
     return max(cleans, key=lambda instant: instant.requested_at, default=None)
+
+
+def _not_before(
+    earliest: Instant | None, last: CleanMetadata, timeline: Timeline
+) -> Instant | None:
+    """Return the earliest commit to retain, or the one of the last clean if that is later.
+
+    The last clean has retained fewer commits, for example because it ended time travel.
+    """
+    if earliest is None or earliest.requested_at >= last.earliest_retained:
+        return earliest
+    of_last = (i for i in commits_by_request(timeline) if i.requested_at == last.earliest_retained)
+    return next(of_last, earliest)
 
 
 def _savepointed(store: TimelineStore, timeline: Timeline) -> Savepointed:

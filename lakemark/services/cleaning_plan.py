@@ -141,13 +141,15 @@ def plan(
             if names:
                 files[partition] = (*files.get(partition, ()), *names)
     commits = commits_by_request(timeline)
-    if by_versions and policy.ends_time_travel:
-        earliest = _before_pending(timeline, commits, commits[-1] if commits else None)
+    newest = commits[-1] if by_versions and policy.ends_time_travel and commits else None
+    if newest is not None:
+        earliest = _before_pending(timeline, commits, newest)
     return CleanPlan(
         policy=policy.retention.value,
         files=files,
         earliest_retained=earliest.requested_at if earliest else "",
         earliest_action=earliest.action.value if earliest else "",
+        earliest_readable=newest.requested_at if newest and newest != earliest else "",
         last_completed=commits[-1].requested_at if commits else "",
         savepoints=kept.instants,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action, State
 from lakemark.model.file_slice import LogFile, join
+from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_system_view import FileSystemView
@@ -90,7 +91,11 @@ def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) ->
 
 
 def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -> str | None:
-    """Return the oldest instant that the newest clean retained; None if no clean is known.
+    """Return the oldest instant that all cleans retained; None if no clean is known.
+
+    A later clean may retain older instants than an earlier one, although their files are gone. For
+    example, it may count file versions after an erasure. Cleans that were requested before
+    ``instant`` retain it, so that only the newest of them is read.
 
     If the active timeline has no clean, the newest clean may be in the archive. An archived clean
     matters only if ``instant`` is older than the active timeline. So the archive is read only in
@@ -101,12 +106,16 @@ def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -
         archived = store.load_archived().instants()
         found = (i for i in archived if i.action is Action.CLEAN)
         cleans = sorted(found, key=lambda i: i.requested_at)
-    if not cleans:
-        return None
-    metadata = store.read_clean(cleans[-1])
+    later = [clean for clean in cleans[:-1] if clean.requested_at > instant]
+    retained = (_retained_by(clean, timeline, store) for clean in [*later, *cleans[-1:]])
+    return max(filter(None, retained), default=None)
+
+
+def _retained_by(clean: Instant, timeline: Timeline, store: TimelineStore) -> str | None:
+    metadata = store.read_clean(clean)
     if metadata is None:  # the clean may have deleted any older file, but no newer file
-        return cleans[-1].requested_at
-    return metadata.earliest_retained or _oldest_commit(timeline)
+        return clean.requested_at
+    return metadata.earliest_readable or metadata.earliest_retained or _oldest_commit(timeline)
 
 
 def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
@@ -117,7 +126,11 @@ def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
     """
     inflight = [i for i in timeline.pending(Action.CLEAN) if i.state is State.INFLIGHT]
     plans = (store.read_clean_plan(clean.requested_at) for clean in inflight)
-    retained = (plan.earliest_retained or _oldest_commit(timeline) for plan in plans if plan)
+    retained = (
+        plan.earliest_readable or plan.earliest_retained or _oldest_commit(timeline)
+        for plan in plans
+        if plan
+    )
     return max(filter(None, retained), default=None)
 
 
