@@ -175,9 +175,36 @@ def compact_table(
         Refused: a restore is pending.
     """
     planned = pending_compactions(table)
-    if not planned:
-        requested = request_compaction(table)
-        planned = [requested] if requested else []
+    if planned:
+        return _execute_all(table, planned, runner, merger_class)
+    return _compact_rest(table, runner, merger_class)
+
+
+def compact_all_logs(
+    table: OpenTable, runner: Runner, merger_class: str | None
+) -> list[tuple[Instant, CommitMetadata]]:
+    """Execute all pending compactions, then a new one of the logs that are not in their plans.
+
+    A compaction that another writer is executing is skipped.
+
+    Raises:
+        Refused: a restore is pending.
+    """
+    done = _execute_all(table, pending_compactions(table), runner, merger_class)
+    return [*done, *_compact_rest(table, runner, merger_class)]
+
+
+def _compact_rest(
+    table: OpenTable, runner: Runner, merger_class: str | None
+) -> list[tuple[Instant, CommitMetadata]]:
+    """Plan and execute a compaction of the slices with logs that are in no pending plan."""
+    requested = request_compaction(table)
+    return _execute_all(table, [requested] if requested else [], runner, merger_class)
+
+
+def _execute_all(
+    table: OpenTable, planned: Sequence[Planned], runner: Runner, merger_class: str | None
+) -> list[tuple[Instant, CommitMetadata]]:
     done = []
     for one in planned:
         try:

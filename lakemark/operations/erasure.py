@@ -22,7 +22,7 @@ from itertools import chain
 from lakemark.errors import Refused, Unsupported
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.operations.clean import clean
-from lakemark.operations.compact import compact_table
+from lakemark.operations.compact import compact_all_logs
 from lakemark.operations.key_traces import KeySearch, Place, Trace, find_traces
 from lakemark.operations.metadata_table import rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
@@ -85,14 +85,28 @@ def erase_records(table: OpenTable, rows: RowWriter, record_keys: Sequence[str])
     _check_savepoints(table, before.traces)
     deleted = rows.delete(record_keys, None)
     instants = [] if deleted.instant is None else [deleted.instant]
+    instants += remove_history(table)
+    return _result(record_keys, _search(table, record_keys), deleted.deletes, instants)
+
+
+def remove_history(table: OpenTable) -> list[str]:
+    """Remove all copies of rows but those that queries read now: the steps 2 to 4 of an erasure.
+
+    Files that a savepoint or a pending service of another writer needs are kept.
+
+    Returns:
+        The requested times of the compactions and cleans.
+    """
     table.refresh()
+    check_no_restore(table.timeline)
+    instants = []
     if table.properties.is_merge_on_read:
-        done = compact_table(table, _runner(table), merger_class(table))
+        done = compact_all_logs(table, _runner(table), merger_class(table))
         instants += [instant.requested_at for instant, _ in done]
     instants += [one.instant.requested_at for one in clean(table, _ONLY_NEWEST)]
     if table.properties.metadata_partitions:
         rebuild_metadata_table(table)
-    return _result(record_keys, _search(table, record_keys), deleted.deletes, instants)
+    return instants
 
 
 def _search(table: OpenTable, record_keys: Sequence[str]) -> KeySearch:
