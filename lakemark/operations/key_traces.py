@@ -6,10 +6,10 @@ older file slices, replaced file groups, files of failed writes, and the metadat
 ============================ =====================================================================
 file                         what is compared with the keys
 ============================ =====================================================================
-base file                    the record key of each row
+base file                    the record key of each row; in a file without record keys, texts
 log file                     the record keys of rows and deletes; in a log of changes (CDC), texts
 metadata table               the record keys of the record index and secondary indexes, and texts
-timeline, archive, others    texts; these files contain no rows
+timeline, archive, others    texts; compressed files of unknown formats cannot be read
 ============================ =====================================================================
 
 A text is a value of a column, or a string in JSON or binary Avro. In JSON and Avro, keys of fewer
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -57,6 +57,9 @@ _FILES_A_TASK = 16
 
 #: The shortest encoded text that is searched, in bytes: one unsigned integer of numpy.
 _LITERAL_BYTES = 8
+
+#: The first bytes of files whose texts are compressed: gzip, zip, Zstandard, bzip2, xz, ORC, HFile.
+_COMPRESSED = (b"\x1f\x8b", b"PK", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"ORC", b"DATABLK")
 
 
 class Place(StrEnum):
@@ -144,7 +147,9 @@ class _FileSearch:
                 found.update(keys)
         except NotFound:
             return None  # a writer has deleted the file
-        except (CorruptData, Unsupported, pa.ArrowException):
+        except (CorruptData, Unsupported, pa.ArrowException, ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # reading from storage failed; the bytes may be valid
             return Trace(info.path, place, len(found))
         return Trace(info.path, place, len(found)) if found else None
 
@@ -156,15 +161,18 @@ class _FileSearch:
             with self.storage.open(info.path) as file:
                 yield from self._in_hfile(HFileReader(file, info.size_bytes, info.path), info.path)
         elif is_parquet:
-            yield from self._in_parquet(info, None if place is Place.OTHER else [RECORD_KEY])
+            yield from self._in_parquet(info)
         else:
-            yield self._literals.found_in(np.frombuffer(self.storage.read(info.path), np.uint8))
+            content = self.storage.read(info.path)
+            if content.startswith(_COMPRESSED):
+                message = f"{info.path} is compressed, so that its texts cannot be searched"
+                raise Unsupported(message)
+            yield self._literals.found_in(np.frombuffer(content, np.uint8))
 
-    def _in_parquet(
-        self, info: ObjectInfo, columns: Sequence[str] | None
-    ) -> Iterator[Iterable[str]]:
+    def _in_parquet(self, info: ObjectInfo) -> Iterator[Iterable[str]]:
         with self.storage.open(info.path) as file, closing(open_parquet(file)) as parquet:
-            for batch in parquet.iter_batches(columns=columns):
+            has_keys = RECORD_KEY in parquet.schema_arrow.names
+            for batch in parquet.iter_batches(columns=[RECORD_KEY] if has_keys else None):
                 yield from self._in_rows(pa.Table.from_batches([batch]))
 
     def _in_log(self, info: ObjectInfo, place: Place) -> Iterator[Iterable[str]]:
@@ -187,7 +195,8 @@ class _FileSearch:
             case BlockType.CDC_DATA:
                 yield from self._in_rows(read_rows(block))
             case _:
-                yield from self._in_rows(read_rows(block, [RECORD_KEY]))
+                rows = read_rows(block, [RECORD_KEY])
+                yield from self._in_rows(rows if rows.num_columns else read_rows(block))
 
     def _in_hfile(self, reader: HFileReader, path: str) -> Iterator[Iterable[str]]:
         """Search the keys of an HFile for record keys, and its values for texts."""
@@ -202,7 +211,7 @@ class _FileSearch:
     def _in_rows(self, rows: pa.Table) -> Iterator[Iterable[str]]:
         """Search the record keys of rows, or all texts of rows without record keys."""
         if RECORD_KEY in rows.column_names:
-            yield self._equal(rows.column(RECORD_KEY))
+            yield self._equal(rows.column(RECORD_KEY).cast(pa.string()))
             return
         for column in rows.columns:
             for chunk in column.chunks:
@@ -210,9 +219,9 @@ class _FileSearch:
                     yield from self._in_texts(texts)
 
     def _in_texts(self, texts: pa.Array) -> Iterator[Iterable[str]]:
-        if pa.types.is_string(texts.type):
-            yield self._equal(texts)
-        data = byte_strings(texts.cast(pa.binary()))
+        if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+            yield self._equal(texts.cast(pa.string()))
+        data = byte_strings(texts.cast(pa.large_binary()))
         yield self._literals.found_in(data.data[: data.offsets[-1]])
 
     def _equal(self, values: pa.Array | pa.ChunkedArray) -> list[str]:
@@ -233,36 +242,44 @@ class _Literals:
     """The encodings of keys as strings, which are searched in bytes.
 
     Attributes:
-        by_start: the literals and their keys, by the integer of their first 8 bytes.
+        keys: the key of each literal.
+        lengths: the lengths of the literals, in bytes, by the integer of their first 8 bytes.
+        starts: these integers, uint64, sorted.
     """
 
-    by_start: Mapping[int, Sequence[tuple[bytes, str]]]
+    keys: Mapping[bytes, str]
+    lengths: Mapping[int, Collection[int]]
+    starts: npt.NDArray[np.uint64]
 
     @classmethod
     def of(cls, record_keys: Iterable[str]) -> _Literals:
-        by_start: dict[int, list[tuple[bytes, str]]] = defaultdict(list)
-        for key in record_keys:
-            for literal in _literals_of(key):
-                if len(literal) >= _LITERAL_BYTES:
-                    start = int.from_bytes(literal[:_LITERAL_BYTES], "little")
-                    by_start[start].append((literal, key))
-        return cls(by_start)
+        keys = {literal: key for key in record_keys for literal in _literals_of(key)}
+        lengths: dict[int, set[int]] = defaultdict(set)
+        for literal in keys:
+            if len(literal) >= _LITERAL_BYTES:
+                start = int.from_bytes(literal[:_LITERAL_BYTES], "little")
+                lengths[start].add(len(literal))
+        return cls(keys, lengths, np.array(sorted(lengths), np.uint64))
 
     def found_in(self, data: npt.NDArray[np.uint8]) -> set[str]:
         """Return the keys that the bytes contain as strings.
 
-        Every 8 bytes are compared as one integer with the starts of all literals, so that the time
-        does not grow with the number of keys.
+        Every 8 bytes are compared as one integer with the starts of all literals. Where they
+        match, a dictionary is asked, because keys such as customer-17 have the same first 8 bytes.
+        So the time hardly grows with the number of keys.
         """
         found: set[str] = set()
-        starts = np.fromiter(self.by_start, np.uint64, len(self.by_start))
+        if not len(self.starts):
+            return found
         for shift in range(_LITERAL_BYTES):
             words = data[shift : len(data) - (len(data) - shift) % _LITERAL_BYTES]
             integers = words.view("<u8")
-            for at in np.flatnonzero(np.isin(integers, starts)):
+            places = np.searchsorted(self.starts[:-1], integers)
+            for at in np.flatnonzero(self.starts[places] == integers):
                 begin = shift + int(at) * _LITERAL_BYTES
-                for literal, key in self.by_start[int(integers[at])]:
-                    if data[begin : begin + len(literal)].tobytes() == literal:
+                for length in self.lengths[int(integers[at])]:
+                    key = self.keys.get(data[begin : begin + length].tobytes())
+                    if key is not None:
                         found.add(key)
         return found
 
@@ -277,7 +294,9 @@ def _literals_of(key: str) -> set[bytes]:
 def _texts_in(values: pa.Array) -> Iterator[pa.Array]:
     """Yield the strings and byte strings of an array, at any depth."""
     kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    if pa.types.is_dictionary(kind):
+        yield from _texts_in(values.dictionary)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind) or _is_large(kind):
         yield values
     elif pa.types.is_struct(kind):
         for child in values.flatten():
@@ -285,5 +304,9 @@ def _texts_in(values: pa.Array) -> Iterator[pa.Array]:
     elif pa.types.is_map(kind):
         yield from _texts_in(values.keys)
         yield from _texts_in(values.items)
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _texts_in(values.flatten())
+
+
+def _is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))

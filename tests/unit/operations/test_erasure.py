@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +15,13 @@ from hypothesis import strategies as st
 
 import lakemark
 from lakemark.codec.hfile.reader import HFileReader
-from lakemark.operations.key_traces import Place
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.commit_metadata import Operation
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.key_traces import Place, find_traces
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
+from lakemark.storage.open_storage import open_storage
 from tests.depth import examples
 from tests.unit.operations.tables import FAST, contents, create, reopen, rows
 
@@ -97,6 +105,60 @@ def test_queries_cannot_travel_to_the_time_before_an_erasure(tmp_path: Path) -> 
         assert one.scan(lakemark.Snapshot(after)).to_table().num_rows == 10
 
 
+def test_no_later_clean_lets_queries_travel_to_the_time_before_an_erasure(tmp_path: Path) -> None:
+    table = create(str(tmp_path / "orders"), "COPY_ON_WRITE")
+    before = table.upsert(upserted(range(12), 1)).instant
+    table.upsert(upserted(range(12), 2))
+    kept = table.upsert(upserted([0, 1], 3)).instant
+    table.erase(ERASED)
+    for ts in (4, 5, 6):
+        table.upsert(upserted([1], ts))
+    for number, cleaned in enumerate(
+        (
+            lambda: table.clean(retain_versions=1),
+            lambda: table.clean(retain_commits=5),
+        )
+    ):
+        table.upsert(upserted([1], 7 + number))
+        cleaned()
+        for instant in (before, kept):
+            with pytest.raises(lakemark.InvalidConfig, match="earliest readable instant"):
+                reopen(table.location).scan(lakemark.Snapshot(instant))
+
+
+def test_a_write_that_was_pending_does_not_let_queries_travel_further_back(tmp_path: Path) -> None:
+    """The next clean must search from this write on, but queries must not start there."""
+    table = create(str(tmp_path / "orders"), "COPY_ON_WRITE")
+    table.upsert(upserted(range(12), 1))
+    other = reopen(table.location)
+    other.upsert(upserted([0], 2))
+    other._rows._recover()
+    other._rows._writer.begin(Operation.UPSERT)
+    between = table.upsert(upserted(range(1, 12), 3)).instant
+    table.erase(ERASED)
+    other._rows._writer.cancel()
+    newest = table.upsert(upserted([1], 4)).instant
+    for one in (table, reopen(table.location)):
+        with pytest.raises(lakemark.InvalidConfig, match="earliest readable instant"):
+            one.scan(lakemark.Snapshot(between))
+        assert one.scan(lakemark.Snapshot(newest)).to_table().num_rows == 10
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_logs_that_a_pending_compaction_does_not_read_are_compacted_too(
+    tmp_path: Path, version: int
+) -> None:
+    """The deletion is in a slice that the pending compaction began."""
+    path = tmp_path / "orders"
+    table = create(str(path), version=version)
+    table.upsert(upserted(range(12), 1))
+    table.upsert(upserted(range(12), 2))
+    assert request_compaction(open_table(StorageLocation(str(path))))
+    assert table.erase(ERASED).is_complete
+    assert contents(table).keys() == {*KEYS} - {*ERASED}
+    assert not files_with(path, ERASED[0])
+
+
 def test_a_key_without_a_row_is_erased_from_older_files(tmp_path: Path) -> None:
     path = tmp_path / "orders"
     table = create(str(path))
@@ -147,13 +209,43 @@ def test_a_file_outside_of_the_table_is_reported(tmp_path: Path) -> None:
         "south/copy.parquet": stored.read_bytes(),
         ".hoodie/note.json": json.dumps({"deleted": KEYS[3]}).encode(),
         "south/torn.parquet": b"PAR1",
+        "south/damaged.parquet": damaged(stored),
+        "south/copy.csv.gz": gzip.compress(KEYS[3].encode()),
     }
     for name, content in foreign.items():
         (path / name).write_bytes(content)
+    pq.write_table(pa.table({"id": KEYS}), path / "south" / "export.parquet")
     erasure = table.erase(ERASED)
     assert not erasure.is_complete
     left = {trace.path: trace.keys for trace in erasure.traces}
-    assert left == {"south/copy.parquet": 1, ".hoodie/note.json": 1, "south/torn.parquet": 0}
+    assert left == {
+        "south/copy.parquet": 1,
+        ".hoodie/note.json": 1,
+        "south/torn.parquet": 0,
+        "south/damaged.parquet": 0,
+        "south/copy.csv.gz": 0,
+        "south/export.parquet": 2,
+    }
+
+
+def damaged(file: Path) -> bytes:
+    content = bytearray(file.read_bytes())
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+    return bytes(content)
+
+
+def test_many_keys_with_the_same_start_are_searched_in_texts_about_as_fast_as_one(
+    tmp_path: Path,
+) -> None:
+    keys = [f"customer-{number:06}" for number in range(30_000)]
+    path = tmp_path / "notes"
+    path.mkdir()
+    (path / "other.json").write_text(json.dumps([f"customer-x{n}" for n in range(2_000)]))
+    (path / "last.json").write_text(json.dumps({"deleted": [keys[-1]]}))
+    started = time.process_time()
+    search = find_traces(open_storage(StorageLocation(str(path))), keys, LocalRunner(1))
+    assert [(trace.path, trace.keys) for trace in search.traces] == [("last.json", 1)]
+    assert time.process_time() - started < 5, "seconds; each text was compared with each key"
 
 
 def test_the_change_data_of_the_deletion_stays_until_the_file_group_is_rewritten(
