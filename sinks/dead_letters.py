@@ -9,14 +9,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
+from lakemark.codec.varint import unsigned, zigzag
 from lakemark.config.table_properties import MergeMode
 from lakemark.config.table_spec import TableSpec
 from lakemark.index.bucket import BucketIndex
-from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.keygen.key_generator import (
+    EMPTY_PART,
+    NULL_PART,
+    KeyGenerator,
+    KeyGeneratorConfig,
+)
 from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
 from transforms.rejects import REJECTS_SCHEMA, Rejects
@@ -28,6 +36,11 @@ INDEX = BucketIndex(1, KEY_FIELDS)
 
 #: The columns from which ``find_records`` finds the records of a table.
 KEY_COLUMNS = (RECORD_KEY, "key", "value")
+
+_IN_WORD = re.compile(rb"[\w-]")
+
+#: The length of what a schema registry's serializers write before a record.
+_SCHEMA_BYTES = 5
 
 _KEYS = KeyGenerator(KeyGeneratorConfig(KEY_FIELDS))
 
@@ -63,50 +76,91 @@ def is_dead_letter_table(schema: pa.Schema | None) -> bool:
 
 
 def find_records(
-    rows: pa.Table, record_keys: Iterable[str], key_fields: Sequence[str]
+    batches: Iterable[pa.RecordBatch], record_keys: Iterable[str], key_fields: Sequence[str]
 ) -> list[str]:
     """Return the record keys of the dead letters that contain some records of another table.
 
     A dead letter contains a record if its message key is the record key, or if an object in its
-    JSON value, at any depth, has the record key's fields. A value that is not JSON contains a
-    record if the value of its only key field occurs there as a word.
+    JSON message key or value, at any depth, has the record key's fields. A message key or value
+    that is not JSON contains a record if the value of its only key field occurs there as a word, or
+    as a string of Avro or Protocol Buffers.
 
     Args:
-        rows: dead letters, with the columns ``KEY_COLUMNS``.
+        batches: dead letters, with the columns ``KEY_COLUMNS``.
         record_keys: the keys of the records, as the other table stores them.
         key_fields: the fields of the other table's record key.
     """
     wanted = frozenset(record_keys)
-    words = _words_of(wanted, key_fields)
+    words = _Words.of(wanted, key_fields)
     found = []
-    for row in rows.select(KEY_COLUMNS).to_pylist():
-        value: bytes = row["value"] or b""
-        message_key = (row["key"] or b"").decode(errors="replace")
-        if message_key in wanted or _has_record(value, wanted, key_fields, words):
+    for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+        value, message_key = row["value"] or b"", row["key"] or b""
+        is_key = message_key in words.values or message_key.decode(errors="replace") in wanted
+        if is_key or any(
+            _has_record(one, wanted, key_fields, words) for one in (value, message_key)
+        ):
             found.append(row[RECORD_KEY])
     return found
 
 
-def _words_of(record_keys: Collection[str], key_fields: Sequence[str]) -> re.Pattern[bytes] | None:
-    """Return a pattern of the values of the only key field; None if there are several fields."""
-    if len(key_fields) != 1 or not record_keys:
-        return None
-    # A complex key of one field may be stored with the name of the field.
-    values = sorted(key.removeprefix(f"{key_fields[0]}:") for key in record_keys)
-    joined = b"|".join(re.escape(value.encode()) for value in values)
-    return re.compile(rb"(?<![\w-])(?:" + joined + rb")(?![\w-])")
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The values of the only field of a record key; none if there are several fields.
+
+    Attributes:
+        values: the values, as the record keys contain them, in UTF-8.
+        lengths: the lengths of the values, in bytes.
+    """
+
+    values: frozenset[bytes]
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, record_keys: Collection[str], key_fields: Sequence[str]) -> _Words:
+        if len(key_fields) != 1:
+            return cls(frozenset(), ())
+        # A complex key of one field may be stored with the name of the field.
+        named = (key.removeprefix(f"{key_fields[0]}:").encode() for key in record_keys)
+        values = frozenset(value for value in named if value)
+        return cls(values, tuple(sorted({len(value) for value in values})))
+
+    def occur_in(self, content: bytes) -> bool:
+        """Return whether one of the values is a word of the content, or a string with its length.
+
+        The time does not grow with the number of values, but with that of their lengths.
+        """
+        return any(
+            content[at : at + length] in self.values and _is_whole(content, at, length)
+            for length in self.lengths
+            for at in range(len(content) - length + 1)
+        )
+
+
+def _is_whole(content: bytes, at: int, length: int) -> bool:
+    """Return whether a part of some bytes is a word, or follows its length.
+
+    The length of an Avro string, and that of Protocol Buffers, may be the code of a letter. For
+    example, a UUID in Avro follows the letter H.
+    """
+    if content[:at].endswith((zigzag(length), unsigned(length))):
+        return True
+    around = content[max(at - 1, 0) : at] + content[at + length : at + length + 1]
+    return not _IN_WORD.search(around)
 
 
 def _has_record(
     value: bytes,
     wanted: frozenset[str],
     key_fields: Sequence[str],
-    words: re.Pattern[bytes] | None,
+    words: _Words,
 ) -> bool:
     try:
-        tree = json.loads(value)
+        # JSON with a schema of a registry follows a zero and the number of the schema.
+        tree = json.loads(value[_SCHEMA_BYTES:] if value[:1] == b"\0" else value)
     except (ValueError, RecursionError):
-        return words is not None and words.search(value) is not None
+        return words.occur_in(value)
+    if not isinstance(tree, dict | list):
+        return words.occur_in(value)
     return any(not wanted.isdisjoint(_keys_of(one, key_fields)) for one in _objects_in(tree))
 
 
@@ -123,11 +177,12 @@ def _objects_in(tree: object) -> Iterator[Mapping[str, object]]:
 
 
 def _keys_of(row: Mapping[str, object], key_fields: Sequence[str]) -> set[str]:
-    """Return the record keys that an object has, in each encoding; none if a field is missing."""
+    """Return the record keys that an object has, in each encoding; none without any key field."""
     values = [_text_at(row, name.split(".")) for name in key_fields]
-    if not values or any(value is None for value in values):
+    if all(value is None for value in values):
         return set()
-    named = ",".join(f"{name}:{one}" for name, one in zip(key_fields, values, strict=True))
+    parts = [NULL_PART if value is None else value or EMPTY_PART for value in values]
+    named = ",".join(f"{name}:{one}" for name, one in zip(key_fields, parts, strict=True))
     return {named, str(values[0])} if len(values) == 1 else {named}
 
 

@@ -12,7 +12,12 @@ from pathlib import Path
 from rich.console import Console
 
 from lakemark.errors import InvalidConfig, TableNotFound
-from lakemark.operations.erasure import Erasure, erase_records, plan_erasure
+from lakemark.operations.erasure import (
+    Erasure,
+    erase_records,
+    plan_erasure,
+    remove_history,
+)
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.write import RowWriter
 from lakemark.transaction.rollback_checks import check_no_restore
@@ -25,6 +30,12 @@ from streamer.wording import counted
 NOT_ERASED = 1
 
 _STDIN = "-"
+
+_NO_KEYS = (
+    "no record key is given, and no row matches the condition, so that nothing was searched or "
+    "erased; if an earlier erasure was interrupted, its rows are deleted, and their keys find the "
+    "copies: --key or --keys"
+)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -93,36 +104,53 @@ def _deletes_of(table: OpenTable, instant: str | None) -> Counter[str]:
 def _erase_everywhere(
     table: OpenTable, keys: list[str] | None, arguments: argparse.Namespace
 ) -> int:
-    """Erase records from a table and its dead-letter table; return the exit code."""
-    rows = RowWriter(table)
+    """Erase records from a table and its dead-letter table; return the exit code.
+
+    Both are opened first, so that what is wrong with one of them is seen before a row is deleted.
+    """
+    rows, letters = RowWriter(table), _dead_letters(arguments)
+    their_rows = None if letters is None else RowWriter(letters)
     chosen = rows.chosen_keys(keys, arguments.where)
-    erased = {table.location.url: _erase(table, rows, chosen, arguments)}
-    letters = _dead_letters(arguments)
-    if letters is not None:
-        their_rows, fields = RowWriter(letters), table.properties.record_key_fields
-        found = find_records(letters.scan(columns=KEY_COLUMNS).to_table(), chosen, fields)
-        erased[letters.location.url] = _erase(letters, their_rows, found, arguments)
-    for url, erasure in erased.items():
-        _show(url, erasure, arguments)
+    if not chosen:
+        print(_NO_KEYS, file=sys.stderr)
+        return 0
+    erased = [_erase(table, rows, chosen, arguments)]
+    if letters is not None and their_rows is not None:
+        letters.refresh()
+        dead = letters.scan(columns=KEY_COLUMNS).batches(1)
+        found = find_records(dead, chosen, table.properties.record_key_fields)
+        erased.append(_erase(letters, their_rows, found, arguments))
     if arguments.step != "run":
         print("nothing was changed; add --run to erase the records", file=sys.stderr)
         return 0
-    return 0 if all(one.is_complete for one in erased.values()) else NOT_ERASED
+    return 0 if all(one.is_complete for one in erased) else NOT_ERASED
 
 
 def _erase(
     table: OpenTable, rows: RowWriter, keys: Sequence[str], arguments: argparse.Namespace
 ) -> Erasure:
-    if arguments.step == "run":
-        return erase_records(table, rows, keys)
-    return plan_erasure(table, keys)
+    """Erase records, or plan this, and print the result.
+
+    Without keys, the older versions of dead letters are removed, because an earlier process may
+    have died after it had deleted the dead letters of the record.
+    """
+    if arguments.step != "run":
+        erasure = plan_erasure(table, keys)
+    elif keys:
+        erasure = erase_records(table, rows, keys)
+    else:
+        erasure = Erasure(keys=0, instants=tuple(remove_history(table)))
+    _show(table.location.url, erasure, arguments)
+    return erasure
 
 
 def _dead_letters(arguments: argparse.Namespace) -> OpenTable | None:
     """Open the dead-letter table of the named table; None if there is none.
 
+    Another table with the name of its dead-letter table is left alone, with a note.
+
     Raises:
-        InvalidConfig: the named table is not a dead-letter table.
+        InvalidConfig: ``--dead-letters`` or the pipeline names another table.
         TableNotFound: ``--dead-letters`` names no table.
     """
     config = pipeline_of(arguments)
@@ -137,8 +165,12 @@ def _dead_letters(arguments: argparse.Namespace) -> OpenTable | None:
         return None
     if is_dead_letter_table(table.schema):
         return table
-    message = f"{of_table.table} is not a dead-letter table of lakemark; name it: --dead-letters"
-    raise InvalidConfig(message)
+    message = f"{of_table.table} is not a dead-letter table of lakemark"
+    if path is None:
+        print(f"{message}, and is left as it is", file=sys.stderr)
+        return None
+    remedy = f"{message}; name it: --dead-letters TABLE"
+    raise InvalidConfig(remedy)
 
 
 def _show(url: str, erasure: Erasure, arguments: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakemark
@@ -86,6 +87,8 @@ def test_wrong_arguments_are_refused(
     assert run(table.location, *absent) == FAILED
     assert run(table.location, "--key", "a", "--erase", "--dead-letters", table.location) == MISUSED
     assert "is not a dead-letter table" in capsys.readouterr().err
+    foreign = ["--key", "order-1", "--erase", "--dead-letters", table.location, "--run"]
+    assert run(table.location, *foreign) == MISUSED, "before any row is deleted"
     assert len(contents(table)) == 6
 
 
@@ -111,6 +114,44 @@ def test_erase_removes_the_records_from_the_table_and_its_dead_letters(
     assert "order-1" not in contents(table)
     left = lakemark.open(letters.location).scan(columns=["value"]).to_table()
     assert left["value"].to_pylist() == [b'{"id": "order-2"}']
+
+
+def test_dead_letters_are_erased_although_an_earlier_process_has_deleted_them(
+    table: lakemark.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process that dies after the deletion leaves the record in older file slices."""
+    letters = dead_letters(table, b'{"id": "order-1", "name": "Ada"}', b'{"id": "order-2"}')
+    letters.compact()
+    letters.delete([letters.scan().to_table()["_hoodie_record_key"][0].as_py()])
+    command = (table.location, "--key", "order-1", "--erase", "--run")
+    assert run(*command) == OK
+    assert [one["deleted_rows"] for one in certificates(capsys)] == [1, 0]
+    stored = [pq.read_table(file) for file in Path(letters.location).glob("*.parquet")]
+    assert [rows["value"].to_pylist() for rows in stored] == [[b'{"id": "order-2"}']]
+    assert not [*Path(letters.location).glob(".*.log.*")]
+
+
+def test_another_table_with_the_name_of_the_dead_letter_table_is_left_alone(
+    table: lakemark.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = create(f"{table.location}_dead_letters")
+    other.upsert(rows(("order-1", "north", 1, 1)))
+    assert run(table.location, "--key", "order-1", "--erase", "--run") == OK
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["table"] == table.location
+    assert "_dead_letters is not a dead-letter table of lakemark, and is left" in shown.err
+    assert contents(other).keys() == {"order-1"}
+
+
+def test_an_erasure_of_no_key_is_no_proof(
+    table: lakemark.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(Path(table.location).rglob("*"))
+    assert run(table.location, "--where", "v = 77", "--erase", "--run") == OK
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "nothing was searched or erased" in shown.err
+    assert sorted(Path(table.location).rglob("*")) == before
 
 
 def test_erase_fails_if_a_file_still_contains_a_record(
