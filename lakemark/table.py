@@ -453,7 +453,8 @@ class Table:
         Args:
             keys: record keys, as for ``delete``. Keys that have no row are erased from older files.
             where: a condition on rows, as for ``scan``, which selects the keys to erase; see
-                ``delete``. Earlier versions of the rows need not match.
+                ``delete``. Earlier versions of the rows need not match. After an interruption, the
+                deleted rows do not match any more, so that only ``keys`` continues the erasure.
             dry_run: whether to change nothing, and to return where the keys are now.
 
         Raises:

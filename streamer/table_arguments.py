@@ -221,6 +221,11 @@ def _add_delete(delete: argparse.ArgumentParser) -> None:
         "that of --config, or TABLE_dead_letters if there is one)"
     )
     delete.add_argument("--dead-letters", metavar="TABLE", help=text)
+    text = (
+        "number of buckets in each partition, if a table that Apache Hudi wrote with a bucket index "
+        "does not record it"
+    )
+    delete.add_argument("--buckets", type=positive, metavar="N", help=text)
     add_steps(delete, "delete or erase the rows")
     _add_runner(delete)
     add_merger(delete)

@@ -77,7 +77,7 @@ def _given_keys(arguments: argparse.Namespace) -> list[str] | None:
 
 
 def _delete(table: OpenTable, keys: list[str] | None, arguments: argparse.Namespace) -> None:
-    rows = RowWriter(table)
+    rows = RowWriter(table, arguments.buckets)
     instant = None
     if arguments.step == "run":
         result = rows.delete(keys, arguments.where)
@@ -108,7 +108,7 @@ def _erase_everywhere(
 
     Both are opened first, so that what is wrong with one of them is seen before a row is deleted.
     """
-    rows, letters = RowWriter(table), _dead_letters(arguments)
+    rows, letters = RowWriter(table, arguments.buckets), _dead_letters(arguments)
     their_rows = None if letters is None else RowWriter(letters)
     chosen = rows.chosen_keys(keys, arguments.where)
     if not chosen:

@@ -113,14 +113,9 @@ def test_no_later_clean_lets_queries_travel_to_the_time_before_an_erasure(tmp_pa
     table.erase(ERASED)
     for ts in (4, 5, 6):
         table.upsert(upserted([1], ts))
-    for number, cleaned in enumerate(
-        (
-            lambda: table.clean(retain_versions=1),
-            lambda: table.clean(retain_commits=5),
-        )
-    ):
+    for number, retained in enumerate(({"retain_versions": 1}, {"retain_commits": 5})):
         table.upsert(upserted([1], 7 + number))
-        cleaned()
+        table.clean(**retained)
         for instant in (before, kept):
             with pytest.raises(lakemark.InvalidConfig, match="earliest readable instant"):
                 reopen(table.location).scan(lakemark.Snapshot(instant))

@@ -16,6 +16,7 @@ import lakemark
 from sinks.dead_letters import KEY_FIELDS
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table_delete import NOT_ERASED
+from tests.golden.golden_table import unpack
 from tests.unit.operations.tables import FAST, contents, create, rows
 from transforms.rejects import REJECTS_SCHEMA
 
@@ -141,6 +142,18 @@ def test_another_table_with_the_name_of_the_dead_letter_table_is_left_alone(
     assert json.loads(shown.out)["table"] == table.location
     assert "_dead_letters is not a dead-letter table of lakemark, and is left" in shown.err
     assert contents(other).keys() == {"order-1"}
+
+
+def test_records_of_a_table_of_apache_with_buckets_are_erased(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(unpack("v6_mor_avro_bucket", tmp_path).root)
+    command = (root, "--key", "k0018", "--erase", "--run")
+    assert run(*command) == MISUSED
+    assert "buckets" in capsys.readouterr().err
+    assert run(*command, "--buckets", "2") == OK
+    (done,) = certificates(capsys)
+    assert (done["deleted_rows"], done["result"][:7]) == (1, "no file")
 
 
 def test_an_erasure_of_no_key_is_no_proof(
