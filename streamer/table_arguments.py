@@ -222,8 +222,8 @@ def _add_delete(delete: argparse.ArgumentParser) -> None:
     )
     delete.add_argument("--dead-letters", metavar="TABLE", help=text)
     text = (
-        "number of buckets in each partition, if a table that Apache Hudi wrote with a bucket "
-        "index does not record it"
+        "number of buckets in each partition, if a table of Apache Hudi with a bucket index "
+        "does not record it"
     )
     delete.add_argument("--buckets", type=positive, metavar="N", help=text)
     add_steps(delete, "delete or erase the rows")

@@ -23,6 +23,7 @@ from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from lakemark.storage.open_storage import open_storage
 from tests.depth import examples
+from tests.golden.golden_table import unpack
 from tests.unit.operations.tables import FAST, contents, create, reopen, rows
 
 KEYS = [f"customer-{number:03}" for number in range(12)]
@@ -227,6 +228,13 @@ def damaged(file: Path) -> bytes:
     content = bytearray(file.read_bytes())
     content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
     return bytes(content)
+
+
+def test_archives_of_version_6_are_searched(tmp_path: Path) -> None:
+    """They are logs whose rows have no record keys."""
+    table = unpack("v6_mor_archived", tmp_path).table
+    search = find_traces(table.storage, ["deltacommit"], LocalRunner(1))
+    assert any(".archive." in trace.path and trace.keys for trace in search.traces)
 
 
 def test_many_keys_with_the_same_start_are_searched_in_texts_about_as_fast_as_one(
