@@ -130,7 +130,7 @@ def _sample(tables: Iterable[Sequence[pa.Array]]) -> list[pa.Array]:
         chosen = pa.array(np.arange(-seen % step, len(columns[0]), step))
         seen += len(columns[0])
         kept.append([values.take(chosen) for values in columns])
-        if sum(len(values) for values, *_ in kept) > 2 * _SAMPLE_ROWS:
+        while sum(len(values) for values, *_ in kept) > 2 * _SAMPLE_ROWS:
             kept = [[values.take(_every_second(values)) for values in _joined(kept)]]
             step *= 2
     return _joined(kept)

@@ -100,7 +100,7 @@ def test_a_curve_of_one_column_is_its_order() -> None:
 @settings(deadline=None, max_examples=examples(30))
 @given(sizes=st.lists(st.integers(0, 30), max_size=9))
 def test_a_sample_depends_only_on_the_rows(sizes: list[int]) -> None:
-    values = pa.array(range(sum(sizes)))
+    values = pa.array(range(sum(sizes)), pa.int64())
     starts = np.cumsum([0, *sizes])
     parts = [[values.slice(start, size)] for start, size in zip(starts, sizes, strict=False)]
     with pytest.MonkeyPatch.context() as patch:
