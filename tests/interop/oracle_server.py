@@ -199,6 +199,9 @@ class ApacheHudi:
         """Write the rows of a query, meta columns included, to ``answer_path``."""
         reader = self.spark.read.format("hudi").option("hoodie.datasource.query.type", query_type)
         save_rows(reader.options(**{**_FEW_TASKS, **options}).load(path), answer_path)
+        # An incremental query of Apache Hudi turns it off for the whole session. Without it,
+        # filters of later queries do not find -0.0 as 0.
+        self.spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
     def write(self, path: str, rows_path: str, operation: str, options: Options, mode: str) -> None:
         """Write the rows in ``rows_path`` as one commit; the first one creates the table."""

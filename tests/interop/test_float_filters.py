@@ -22,6 +22,7 @@ TABLE = ApacheTable("floats", ["id"], ["p"], bucket_count=1)
 SCHEMA = pa.schema(
     [("id", pa.string()), ("p", pa.string()), ("d", pa.float64()), ("f", pa.float32())]
 )
+EARLIEST = {"hoodie.datasource.read.begin.instanttime": "000"}
 #: The values of each file.
 FILES: dict[str, list[float | None]] = {
     "some": [1.0, NAN],
@@ -46,6 +47,8 @@ def test_filters_on_floats_find_all_rows(oracle: Oracle, tmp_path: Path, table_t
     ]
     writer = LakemarkWriter.open(path, replace(TABLE, table_type=table_type), SCHEMA)
     writer.upsert(pa.Table.from_pylist(rows, SCHEMA))
+    # Such a query changes how later queries of its session read files (``oracle_server``).
+    assert oracle.read(path, "incremental", EARLIEST).num_rows == len(rows)
     with oracle.named("floats", path):
         found = {condition: _ids(oracle, condition) for condition in CONDITIONS}
         with oracle.settings({"spark.sql.parquet.filterPushdown": "false"}):
