@@ -379,10 +379,7 @@ class RowWriter:
 
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""
-        columns, url = self._writer.schema, self._table.location.url
-        wanted = None
-        if record_keys is not None:
-            wanted = record_keys_of(record_keys, self._generator, columns, url)
+        wanted = self._as_stored(record_keys)
 
         def make() -> pa.Table:
             converter = self._converter()
@@ -397,10 +394,7 @@ class RowWriter:
         Raises:
             InvalidConfig, InvalidRecords: as for ``delete``.
         """
-        columns, url = self._writer.schema, self._table.location.url
-        wanted = None
-        if record_keys is not None:
-            wanted = record_keys_of(record_keys, self._generator, columns, url)
+        wanted = self._as_stored(record_keys)
         if where is None:
             return list(dict.fromkeys(wanted or ()))
         stored = self._find_stored((), where, wanted)
@@ -411,13 +405,21 @@ class RowWriter:
         self, record_keys: Keys | None, where: pc.Expression | str | None
     ) -> dict[str, int]:
         """Return the number of rows that ``delete`` would delete, by partition path."""
-        wanted = None
-        if record_keys is not None:
-            columns, url = self._writer.schema, self._table.location.url
-            wanted = record_keys_of(record_keys, self._generator, columns, url)
-        paths = self._find_stored((), where, wanted).column(PARTITION_PATH)
+        stored = self._find_stored((), where, self._as_stored(record_keys))
+        paths = stored.column(PARTITION_PATH)
         counted = pc.value_counts(paths.combine_chunks()).to_pylist()
         return {one["values"]: one["counts"] for one in counted}
+
+    def _as_stored(self, record_keys: Keys | None) -> list[str] | None:
+        """Return the given record keys in the form that the table stores; None if none are given.
+
+        Raises:
+            InvalidConfig, InvalidRecords: see ``record_keys_of``.
+        """
+        if record_keys is None:
+            return None
+        url = self._table.location.url
+        return record_keys_of(record_keys, self._generator, self._writer.schema, url)
 
     def _find_stored(
         self,
