@@ -20,7 +20,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-spark35 java jars emulators demo check format test test-oracle test-slow test-spark35 bench \
-        model test-deep mutants simulate test-matrix bench-read bench-merge bench-long-life site image \
+        model test-deep mutants simulate random-histories test-matrix bench-read bench-merge bench-long-life site image \
         kafka-image lock clean
 .DELETE_ON_ERROR:
 
@@ -71,11 +71,11 @@ check: venv ## format, lint, types, import layers, dead code
 HERE = $${LAKEMARK_DEPTH:-$(if $(ARGS),1,$$($(BIN)/python -m tests.speed))}
 
 test: jars ## all tests but the long ones and those that ask Apache Hudi; on a slow machine, samples
-	export LAKEMARK_DEPTH=$(HERE); \
-	{ $(BIN)/python -m pytest -n 2 --dist worksteal \
-	    -m "not (slow or oracle or spark or kafka)" $(ARGS) || [ $$? -eq 5 ]; } && \
-	{ $(BIN)/python -m pytest -n 2 --dist worksteal \
-	    -m "(spark or kafka) and not (slow or oracle)" $(ARGS) || [ $$? -eq 5 ]; } # 5: none of these
+	export LAKEMARK_DEPTH=$(HERE); failed=0; \
+	for kind in "not (slow or oracle or spark or kafka)" "(spark or kafka) and not (slow or oracle)"; do \
+	    $(BIN)/python -m pytest -n 2 --dist worksteal -m "$$kind" $(ARGS) || \
+	        [ $$? -eq 5 ] || failed=1; \
+	done; exit $$failed # 5: none of these
 
 test-oracle: jars venv-spark35 ## the tests that ask Apache Hudi
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "oracle and not slow" $(ARGS)
@@ -101,6 +101,12 @@ MINUTES ?= 10
 
 simulate: venv ## simulate histories of several processes from new seeds, for MINUTES
 	$(BIN)/python -m tests.simulation --minutes $(MINUTES) --processes 2 $(ARGS)
+
+# How many commits `make random-histories` runs at least.
+COMMITS ?= 1000
+
+random-histories: jars venv-spark35 ## random histories by writers, services and Apache Hudi, for COMMITS
+	$(BIN)/python -m tests.interop.random_history --commits $(COMMITS) $(ARGS)
 
 test-matrix: jars ## all interleavings of two processes on one table: days
 	LAKEMARK_MATRIX=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=14400 \

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
 import fastavro
 import numpy as np
@@ -30,7 +31,15 @@ from lakemark.codec.hfile.hfile_data_block import encode_entries
 from lakemark.codec.java_hash import string_hash
 from lakemark.codec.murmur2 import Murmur2
 from lakemark.schema.avro import to_arrow, to_avro
+from tests.protobuf.drawn_messages import (
+    DrawnField,
+    DrawnType,
+    descriptor_set,
+    message_class,
+)
 from transforms.decode.json import JsonDecoder
+from transforms.decode.protobuf.decoder import ProtobufDecoder
+from transforms.decode.protobuf.framing import DeclaredMessage
 
 _REPETITIONS = 5
 _LOOP = "loop in Python"
@@ -94,6 +103,7 @@ def comparisons(rows: int) -> Iterator[Comparison]:
     yield from _avro_rows(table)
     yield from _avro_container()
     yield from _json(table)
+    yield from _protobuf(table)
     yield from _hashes(table["id"].combine_chunks())
     yield from _hfile(table)
 
@@ -186,6 +196,51 @@ def _json(table: pa.Table) -> Iterator[Comparison]:
             other=other,
             rows=len(texts),
         )
+
+
+_PROTO_TYPES = {
+    pa.string(): "string",
+    pa.float64(): "double",
+    pa.int32(): "int32",
+    pa.int64(): "int64",
+    pa.bool_(): "bool",
+}
+
+
+def _protobuf(table: pa.Table) -> Iterator[Comparison]:
+    """Compare the reading of messages, whose fields are those of the table."""
+    names = table.column_names
+    fields = tuple(_proto_field(number, one) for number, one in enumerate(table.schema, 1))
+    described = descriptor_set(DrawnType("Root", fields, ()))
+    kind = message_class(described, "drawn.Root")
+    records = [{n: v for n, v in row.items() if v is not None} for row in table.to_pylist()]
+    messages = [kind(**record).SerializeToString() for record in records]
+    framing = DeclaredMessage(described.SerializeToString(), "drawn.Root")
+    decoder = ProtobufDecoder(table.schema, framing=framing)
+    values = pa.array(messages, pa.binary())
+
+    def by_google() -> pa.Table:
+        parsed: list[Any] = [kind.FromString(message) for message in messages]
+        columns = {name: [getattr(one, name) for one in parsed] for name in names}
+        columns["note"] = [one.note if one.HasField("note") else None for one in parsed]
+        columns["tags"] = [list(one.tags) for one in parsed]
+        return pa.table(columns, schema=table.schema)
+
+    _check_same(by_google(), decoder.decode(values).rows.combine_chunks())
+    yield Comparison(
+        codec="transforms.decode.protobuf, read",
+        own=lambda: decoder.decode(values),
+        peer="protobuf",
+        other=by_google,
+        rows=len(messages),
+    )
+
+
+def _proto_field(number: int, column: pa.Field) -> DrawnField:
+    if pa.types.is_list(column.type):
+        return DrawnField(column.name, number, _PROTO_TYPES[column.type.value_type], "repeated")
+    label = "optional" if column.name == "note" else ""
+    return DrawnField(column.name, number, _PROTO_TYPES[column.type], label)
 
 
 def _hashes(keys: pa.Array) -> Iterator[Comparison]:

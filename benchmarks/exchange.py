@@ -125,7 +125,7 @@ def prepare_chunks(buckets: int) -> PrepareChunk:
 
 def run_on_driver(records: pa.Table, prepare: PrepareChunk) -> None:
     """Run the driver's exchange in one thread."""
-    batch = ReadBatch(records, LocalRunner(1))
+    batch = ReadBatch([records], LocalRunner(1))
     batch.run(cast(KafkaBatch, None), prepare, lambda may_reject: CountRows())
 
 

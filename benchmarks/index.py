@@ -3,7 +3,8 @@
 ``bulk_insert``: each engine creates tables from the same rows. ``simple``, ``bloom`` and
 ``record_index``: Apache Hudi creates a merge-on-read table by a bulk insert. Then each engine
 upserts the same rows into copies of it: half of them change scattered rows, the others are new. The
-table of ``record_index`` is also queried for one key (``lookup``).
+table of ``record_index`` is also queried for one key. ``lookup``: each engine queries one key of a
+table that lakemark wrote, with a record index.
 
 Each engine runs alone, in its own process, with two threads and the same heap. The first run
 includes the start of Python's modules, or the compilation of Java's code; the steady time is the
@@ -50,6 +51,7 @@ _READERS = {
     HUDI: Engine("benchmarks.peers.spark_read", ("--engine", HUDI)),
 }
 RECORD_INDEX = "record_index"
+LOOKUP = "lookup"
 _PARTITIONS = 8
 #: How many rows are generated at a time.
 _CHUNK_ROWS = 200_000
@@ -124,6 +126,19 @@ class Run:
             self._figures.note(
                 {name: self._look_up(name, table) for name in self._arguments.engines}
             )
+        rmtree(table)
+
+    def measure_lookup(self) -> None:
+        """Have every engine query one key of a table that lakemark wrote, with a record index.
+
+        Raises:
+            RuntimeError: an engine failed, or found another row.
+        """
+        print(f"{LOOKUP}: one key of {self._arguments.rows:,}", flush=True)
+        table, scratch = self._folder / LOOKUP, self._folder / f"{LOOKUP}-create"
+        scratch.mkdir()
+        self._run(_CREATORS[LAKEMARK], self._task(LOOKUP, (table,), self._rows, scratch))
+        self._figures.note({name: self._look_up(name, table) for name in self._arguments.engines})
         rmtree(table)
 
     def _upsert(self, index: str, name: str, table: Path) -> ReadAnswer:
@@ -218,6 +233,7 @@ GROUPS: dict[str, Callable[[Run], None]] = {
     **{
         name: partial(Run.measure_upserts, index=name) for name in ("simple", "bloom", RECORD_INDEX)
     },
+    LOOKUP: Run.measure_lookup,
 }
 
 

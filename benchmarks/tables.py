@@ -50,7 +50,7 @@ Changes: TypeAlias = tuple[Bucket, Iterable[pa.Table]]
 
 NAME = "orders"
 
-_NEVER_OF_ITS_OWN = CompactionPolicy(every_delta_commits=1 << 30)
+_NEVER_OF_ITS_OWN = CompactionPolicy(after_commits=1 << 30)
 #: How many rows are generated at a time.
 _CHUNK_ROWS = 100_000
 #: The seed that decides which rows change, independent of their values.

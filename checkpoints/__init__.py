@@ -1,1 +1,1 @@
-"""Kafka offsets as checkpoints, which the commits of a table record."""
+"""Positions in sources as checkpoints, which the commits of a table record."""

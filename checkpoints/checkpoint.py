@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from checkpoints.position import Position
+
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
 _LARGEST_PARTITION, _LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
-class KafkaCheckpoint:
+class KafkaCheckpoint(Position):
     """The next offset to read of each partition of one topic. Immutable and hashable.
 
     ``a <= b`` is true if ``b`` has the same topic and every partition of ``a``, and no smaller
@@ -63,6 +65,21 @@ class KafkaCheckpoint:
                 raise ValueError(message)
             offsets[int(match[1])] = int(match[2])
         return cls(topic, offsets)
+
+    @property
+    def origin(self) -> str:
+        """The name of the topic."""
+        return self.topic
+
+    @property
+    def offsets_by_partition(self) -> Mapping[int, int]:
+        """The same as ``offsets``."""
+        return self.offsets
+
+    @property
+    def is_known_to_apache(self) -> bool:
+        """True: Apache Hudi's streamer writes the same text."""
+        return True
 
     def advanced_by(self, records: Mapping[int, int]) -> KafkaCheckpoint:
         """Return the checkpoint after these numbers of records were read from its partitions.

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.files_position import FilesPosition
+from checkpoints.position import Position
 from lakemark.transaction.carried_metadata import CHECKPOINT_KEY, checkpoint_key
 from lakemark.transaction.streamer_progress import DamagedCheckpoint
 
 
-def encode(checkpoint: KafkaCheckpoint) -> dict[str, str]:
+def encode(checkpoint: Position) -> dict[str, str]:
     """Return the extra metadata that records ``checkpoint`` in a commit."""
     return {CHECKPOINT_KEY: str(checkpoint)}
 
 
-def decode(extra_metadata: Mapping[str, str], commit: str = "") -> KafkaCheckpoint | None:
+def decode(extra_metadata: Mapping[str, str], commit: str = "") -> Position | None:
     """Decode the checkpoint in the extra metadata of a commit; return None if there is none.
 
     Args:
@@ -28,7 +30,7 @@ def decode(extra_metadata: Mapping[str, str], commit: str = "") -> KafkaCheckpoi
     return None if key is None else parse_checkpoint(commit, key, extra_metadata[key])
 
 
-def parse_checkpoint(commit: str, key: str, value: str) -> KafkaCheckpoint:
+def parse_checkpoint(commit: str, key: str, value: str) -> Position:
     """Parse the checkpoint that a commit stores under a key.
 
     Raises:
@@ -40,12 +42,14 @@ def parse_checkpoint(commit: str, key: str, value: str) -> KafkaCheckpoint:
         raise DamagedCheckpoint(commit, key, value) from error
 
 
-def parse_text(text: str) -> KafkaCheckpoint:
-    """Parse a checkpoint that has at least one partition.
+def parse_text(text: str) -> Position:
+    """Parse the text of a position.
 
     Raises:
-        ValueError: the text is not a checkpoint, or it names no partition.
+        ValueError: the text is not a position, or it names no partition of its topic.
     """
+    if FilesPosition.has_form(text):
+        return FilesPosition.parse(text)
     checkpoint = KafkaCheckpoint.parse(text)
     if not checkpoint.offsets:
         message = f"checkpoint {text!r} names no partition"

@@ -1,7 +1,7 @@
 """Finds the checkpoint to resume from: the newest one that any completed commit records.
 
 ``lakemark.transaction.streamer_progress`` defines which commits count. This module uses it with
-Kafka checkpoints.
+the positions of sources.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.position import Position
 from checkpoints.progress import Progress
 
 
@@ -48,11 +49,13 @@ class CheckpointPlan:
         checkpoint: the checkpoint to record; None for a reset.
         topic_id: Kafka's id of the topic to which the offsets belong; "" if it is not known.
         moves: all partitions of the checkpoints before and after the change.
+        dropped: the recorded position in another source than Kafka; None if there is none.
     """
 
     checkpoint: KafkaCheckpoint | None
     topic_id: str
     moves: tuple[PartitionMove, ...]
+    dropped: Position | None = None
 
 
 def plan_checkpoint(known: Progress | None, wanted: KafkaCheckpoint | None) -> CheckpointPlan:
@@ -65,15 +68,17 @@ def plan_checkpoint(known: Progress | None, wanted: KafkaCheckpoint | None) -> C
         known: the progress of the streamer; None if there is none.
         wanted: the offsets to set; None to reset.
     """
-    before = None if known is None else known.checkpoint
+    recorded = None if known is None else known.checkpoint
+    before = recorded if isinstance(recorded, KafkaCheckpoint) else None
+    dropped = None if before is not None else recorded
     if wanted is None:
-        return CheckpointPlan(None, "", _moves(before, None))
+        return CheckpointPlan(None, "", _moves(before, None), dropped)
     is_same_topic = before is not None and before.topic == wanted.topic
     kept = before.offsets if before is not None and is_same_topic else {}
     after = KafkaCheckpoint(wanted.topic, {**kept, **wanted.offsets})
     keeps_some = not kept.keys() <= wanted.offsets.keys()
     topic_id = known.topic_id if known is not None and keeps_some else ""
-    return CheckpointPlan(after, topic_id, _moves(before, after))
+    return CheckpointPlan(after, topic_id, _moves(before, after), dropped)
 
 
 def _moves(

@@ -1,7 +1,7 @@
 """The progress of each streamer of a table, as recorded in the table's commits.
 
 ``lakemark.transaction.streamer_progress`` describes the format, and which entry counts. This module
-uses it with Kafka checkpoints.
+uses it with the positions of sources.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from checkpoints import commit_keys
-from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.position import Position
 from lakemark.errors import InvalidConfig
 from lakemark.model.instant import Instant
 from lakemark.transaction import streamer_progress
@@ -25,10 +25,10 @@ from lakemark.transaction.streamer_progress import (
 IDENTITY_PATTERN = r"[A-Za-z0-9._-]{0,249}"
 
 #: How far one streamer has read.
-Progress: TypeAlias = StreamerProgress[KafkaCheckpoint]
+Progress: TypeAlias = StreamerProgress[Position]
 
 #: The progress of all streamers that one commit records.
-TableProgress: TypeAlias = streamer_progress.TableProgress[KafkaCheckpoint]
+TableProgress: TypeAlias = streamer_progress.TableProgress[Position]
 
 
 def check_identity(identity: str) -> None:
@@ -49,12 +49,14 @@ def check_identity(identity: str) -> None:
 def encode_progress(known: TableProgress, identity: str) -> dict[str, str]:
     """Encode the extra metadata of a commit that the streamer ``identity`` makes.
 
-    The default streamer also writes its checkpoint under Apache Hudi's key, unless it was reset.
+    The default streamer also writes its checkpoint under Apache Hudi's key, unless it was reset or
+    Apache Hudi could not continue at it.
     """
     extra = encode_table_progress(known)
     own = known.streamers[identity]
-    if identity == DEFAULT_IDENTITY and own.checkpoint is not None:
-        return {**own.applied, **commit_keys.encode(own.checkpoint), **extra}
+    checkpoint = own.checkpoint if identity == DEFAULT_IDENTITY else None
+    if checkpoint is not None and checkpoint.is_known_to_apache:
+        return {**own.applied, **commit_keys.encode(checkpoint), **extra}
     return extra
 
 

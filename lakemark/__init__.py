@@ -11,7 +11,7 @@ This module exports the public API. Each exported name is loaded when it is firs
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from lakemark.read.explanation import Explanation, SkippedSlice, SkipReason
     from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
     from lakemark.read.scan import Scan
+    from lakemark.services.orphans import Orphan
     from lakemark.services.partition_lifetime import ExpireBy
     from lakemark.storage import StorageLocation
     from lakemark.table import ServiceResult, Table
@@ -93,6 +94,7 @@ __all__ = [
     "MergeMode",
     "MultiWriter",
     "Operation",
+    "Orphan",
     "OutcomeUnknown",
     "ParquetSettings",
     "PartialUpdateMode",
@@ -157,6 +159,7 @@ _NAMES = {
     "lakemark.read.explanation": "Explanation SkippedSlice SkipReason",
     "lakemark.read.queries": "Incremental Query ReadOptimized Snapshot",
     "lakemark.read.scan": "Scan",
+    "lakemark.services.orphans": "Orphan",
     "lakemark.services.partition_lifetime": "ExpireBy",
     "lakemark.table": "ServiceResult Table",
     "lakemark.timeline.locks.open_lock": "LockProviderName",
@@ -189,12 +192,14 @@ def open(
     buckets: int | None = None,
     partition_change: str | None = None,
     timezone: str | None = None,
-    lock_provider: str | LockProviderName = "storage",
+    lock_provider: str = "storage",
     lock_expire_minutes: int = 0,
+    lock_options: Mapping[str, str] | None = None,
     only_writer: bool = False,
     multi_writer: MultiWriter | None = None,
     runner: Runner | None = None,
     base_files: ParquetSettings | None = None,
+    event_time_column: str | None = None,
     **storage_options: str,
 ) -> Table:
     """Open a table for reading and writing.
@@ -215,18 +220,27 @@ def open(
             refuses the row if the table has a record index. None continues as the commits of
             lakemark record, or else means ``allow``.
         timezone: time zone of the table's instants, for a table whose timeline is in local time.
-        lock_provider: ``storage``, ``file_system`` or ``in_process``. All writers of a table need
-            the same provider. If Apache Hudi also writes the table and the table is on a local
-            disk, pass ``file_system``, because Apache Hudi does not see the lock of ``storage``.
+        lock_provider: ``storage``, ``file_system``, ``in_process``, ``zookeeper``, ``dynamodb``, or
+            the name of an installed provider. All writers of a table need the same provider. If
+            Apache Hudi also writes the table and the table is on a local disk, do not use
+            ``storage``, because Apache Hudi does not see this lock.
         lock_expire_minutes: for ``file_system``, the age in minutes at which a lock file of Apache
             Hudi expires; 0 if it never expires.
+        lock_options: the options of the lock provider, such as ``hosts`` of ``zookeeper``
+            (docs/concurrency.md).
         only_writer: True if no other process writes the table. Writes are faster then. But pending
             commits of other writers are rolled back, or the write fails with ``WriterAlive`` if one
             of them has a live heartbeat.
         multi_writer: the heartbeat settings and the clock skew on which all writers have agreed.
+            With ``MultiWriter(non_blocking=True)``, upserts and deletes do not conflict with
+            commits to the same file groups. The table needs buckets and ordering columns.
         runner: runs the tasks that write, merge and delete files; None for threads of this process.
         base_files: compression, sizes and dictionaries of the files that this object writes; None
             for the defaults. Files that exist already are not rewritten.
+        event_time_column: a column of timestamps, or of whole seconds or milliseconds since 1970.
+            The write stats of commits then contain the earliest and the latest event time that the
+            commit wrote. In a table without meta columns, a base file that replaces another one has
+            none, because new rows cannot be told from old ones.
         storage_options: options of the object store's client, such as ``aws_endpoint``. A local
             path accepts no options, so that a misspelled parameter is refused.
 
@@ -249,11 +263,13 @@ def open(
         _location(path, storage_options, open),
         mergers=mergers,
         timezone=timezone,
-        coordination=_coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer),
+        coordination=_coordination(
+            lock_provider, lock_expire_minutes, lock_options, only_writer, multi_writer
+        ),
         runner=runner,
         base_files=_parquet_settings(base_files),
     )
-    return Table(table, buckets, rule)
+    return Table(table, buckets, rule, event_time_column)
 
 
 def create(
@@ -273,12 +289,14 @@ def create(
     buckets: int = 4,
     hive_style: bool = False,
     url_encode: bool = False,
+    slash_separated_dates: bool = False,
     meta_columns: bool = True,
     cdc: str | LoggingMode | None = None,
     metadata_table: bool = True,
     version: int = 9,
-    lock_provider: str | LockProviderName = "storage",
+    lock_provider: str = "storage",
     lock_expire_minutes: int = 0,
+    lock_options: Mapping[str, str] | None = None,
     only_writer: bool = False,
     multi_writer: MultiWriter | None = None,
     base_files: ParquetSettings | None = None,
@@ -317,6 +335,8 @@ def create(
             number at first.
         hive_style: whether folders are named ``column=value``.
         url_encode: whether special characters of partition values are encoded as ``%XX``.
+        slash_separated_dates: whether the rows of the date 2026-01-02 are in the folder
+            ``2026/01/02`` (docs/partition_expressions.md).
         meta_columns: whether rows store Hudi's meta columns. Without them, files are smaller, but
             there are no incremental and no CDC queries (docs/writing_foreign_tables.md).
         cdc: what the table logs for CDC queries: ``op_key_only``, ``data_before`` or
@@ -326,6 +346,7 @@ def create(
         version: the table version: 9, 8 or 6.
         lock_provider: as for ``open``.
         lock_expire_minutes: as for ``open``.
+        lock_options: as for ``open``.
         only_writer: as for ``open``.
         multi_writer: as for ``open``.
         base_files: as for ``open``.
@@ -362,6 +383,7 @@ def create(
         merge_mode=None if merge_mode is None else choose(MergeMode, merge_mode, "merge_mode"),
         hive_style=hive_style,
         url_encode=url_encode,
+        slash_separated_dates=slash_separated_dates,
         meta_columns=meta_columns,
         cdc=None if cdc is None else choose(LoggingMode, cdc, "cdc"),
         partial_update=None
@@ -372,7 +394,9 @@ def create(
         version=choose_version(version),
     )
     new_index = choose_index(index, buckets)
-    coordination = _coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer)
+    coordination = _coordination(
+        lock_provider, lock_expire_minutes, lock_options, only_writer, multi_writer
+    )
     mergers = [] if loaded is None else [loaded]
     created = create_with_schema(
         location,
@@ -428,15 +452,14 @@ def _location(
 
 
 def _coordination(
-    lock_provider: str | LockProviderName,
+    lock_provider: str,
     lock_expire_minutes: int,
+    lock_options: Mapping[str, str] | None,
     only_writer: bool,
     multi_writer: object,
 ) -> Coordination:
     from lakemark.errors import InvalidConfig
-    from lakemark.operations.create_checks import choose
     from lakemark.operations.open_table import Coordination
-    from lakemark.timeline.locks.open_lock import LockProviderName
     from lakemark.transaction.multi_writer import MultiWriter
 
     if type(lock_expire_minutes) is not int or lock_expire_minutes < 0:
@@ -447,7 +470,8 @@ def _coordination(
         message = f"multi_writer is {multi_writer!r}; pass a lakemark.MultiWriter, or nothing"
         raise InvalidConfig(message)
     return Coordination(
-        lock_provider=choose(LockProviderName, lock_provider, "lock_provider"),
+        lock_provider=lock_provider,
         lock_expire_minutes=lock_expire_minutes,
+        lock_options={name: str(value) for name, value in (lock_options or {}).items()},
         multi_writer=None if only_writer else multi_writer or MultiWriter(),
     )

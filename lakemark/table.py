@@ -21,6 +21,8 @@ from lakemark.metadata.difference import Difference
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import join
+from lakemark.model.partition_pattern import PartitionPattern
+from lakemark.model.restore_plan import EMPTY_TABLE
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.row_order import Curve, RowOrder
 from lakemark.model.savepoint_metadata import SavepointMetadata
@@ -29,6 +31,7 @@ from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.cluster import cluster_table
 from lakemark.operations.compact import compact_table
+from lakemark.operations.compact_logs import compact_logs
 from lakemark.operations.create_checks import choose, choose_version
 from lakemark.operations.create_index import create_index
 from lakemark.operations.drop_index import drop_index
@@ -42,6 +45,7 @@ from lakemark.operations.metadata_table import (
     rebuild_metadata_table,
 )
 from lakemark.operations.open_table import LATEST, OpenTable
+from lakemark.operations.orphan_removal import DEFAULT_AGE, find_orphans, remove_orphans
 from lakemark.operations.partition_deletion import (
     ChoosePartitions,
     PartitionDeletion,
@@ -52,7 +56,12 @@ from lakemark.operations.partition_expiry import find_expired
 from lakemark.operations.resize_buckets import resize_table
 from lakemark.operations.restore import restore_table
 from lakemark.operations.rollback import roll_back_instant
-from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
+from lakemark.operations.savepoint import (
+    create_savepoint,
+    delete_savepoint,
+    expire_savepoints,
+    list_savepoints,
+)
 from lakemark.operations.scan_arguments import check_scan_arguments
 from lakemark.operations.share_insert import Shares
 from lakemark.operations.table_index import PartitionChange
@@ -74,9 +83,13 @@ from lakemark.services.clustering_plan import (
     TARGET_FILE_BYTES,
     ClusteringPolicy,
 )
+from lakemark.services.compaction_plan import CompactionPolicy, DueWhen
+from lakemark.services.log_compaction import MIN_LOGS
 from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.services.orphans import Orphan
 from lakemark.services.partition_lifetime import ExpireBy, PartitionLifetime
 from lakemark.services.resize_plan import MERGE_BELOW_BYTES, SPLIT_ABOVE_BYTES, ResizePolicy
+from lakemark.services.slice_choice import SliceChoice, SliceOrder
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.instant_files import names_of
@@ -109,6 +122,7 @@ class Table:
         table: OpenTable,
         buckets: int | None = None,
         partition_change: PartitionChange | None = None,
+        event_time_column: str | None = None,
     ) -> None:
         """Wrap an open table; users call ``lakemark.open`` or ``lakemark.create`` instead.
 
@@ -117,10 +131,12 @@ class Table:
             buckets: number of buckets in each partition, for a table whose commits do not record
                 the number.
             partition_change: what happens to a row whose key exists in another partition.
+            event_time_column: the column whose earliest and latest values the commits contain.
         """
         self._table = table
         self._buckets = buckets
         self._partition_change = partition_change
+        self._event_time_column = event_time_column
 
     def __repr__(self) -> str:
         properties = self._table.properties
@@ -429,6 +445,7 @@ class Table:
             InvalidConfig: neither ``keys`` nor ``where`` is given, ``keys`` is not a collection of
                 keys (for example, a single string), or ``scan`` refuses the condition.
             InvalidRecords: a key is null.
+            Refused: a file contains several rows of a key, and only some of them match ``where``.
             WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
         """
         _check_chooses_rows(keys, where)
@@ -470,13 +487,43 @@ class Table:
             return plan_erasure(self._table, rows.chosen_keys(keys, where))
         return erase_records(self._maintained(), rows, rows.chosen_keys(keys, where))
 
-    def compact(self) -> ServiceResult:
+    def compact(
+        self,
+        partitions: Sequence[str] = (),
+        *,
+        after_commits: int | None = None,
+        after: timedelta | None = None,
+        after_log_bytes: int | None = None,
+        when: DueWhen | str = DueWhen.ANY,
+        order: SliceOrder | str = SliceOrder.MOST_LOG_BYTES,
+        max_partitions: int | None = None,
+        max_io_bytes: int | None = None,
+    ) -> ServiceResult:
         """Merge log files into base files.
 
         All pending compactions are executed. If no compaction is pending, a new one is planned and
-        executed. A compaction that another writer is executing is skipped.
+        executed, of all file groups with logs by default. A compaction that another writer is
+        executing is skipped.
+
+        Args:
+            partitions: compact only partitions whose paths match one of these patterns, in which
+                each ``*`` stands for any text, or which contain a regular expression after
+                ``regex:``; empty for all partitions.
+            after_commits: plan a compaction only if this number of delta commits completed since
+                the last one was planned.
+            after: plan a compaction only if the oldest log is this old.
+            after_log_bytes: plan a compaction only if the logs together have this number of bytes.
+            when: with several of these three limits, whether ``any`` or ``all`` of them must be
+                reached.
+            order: which file groups come first if the compaction is limited:
+                ``most_log_bytes``, ``newest_partitions`` or ``oldest_partitions``.
+            max_partitions: the largest number of partitions; None for no limit.
+            max_io_bytes: the largest number of bytes to read and to write, estimated from the sizes
+                of the files, but always one file group; None for no limit.
 
         Raises:
+            InvalidConfig: a pattern, a limit or a word is wrong, or the table has no such
+                partition.
             Unsupported: the table is copy-on-write, or this project does not write this kind of
                 table.
             Refused: a restore is pending.
@@ -485,7 +532,51 @@ class Table:
         if not table.properties.is_merge_on_read:
             message = f"table {self.location} is copy-on-write: it has no logs to compact"
             raise Unsupported(message)
-        done = compact_table(table, table.runner or LocalRunner(), merger_class(table))
+        if partitions:
+            match_partitions(table, partitions)(table.view())  # checks that they exist
+        due_when = choose(DueWhen, when, "when")
+        policy = CompactionPolicy(after_commits, after, after_log_bytes, due_when)
+        choice = SliceChoice(
+            order=choose(SliceOrder, order, "order"),
+            partitions=tuple(map(PartitionPattern, partitions)),
+            max_partitions=max_partitions,
+            max_io_bytes=max_io_bytes,
+        )
+        done = compact_table(
+            table, table.runner or LocalRunner(), merger_class(table), policy, choice
+        )
+        files = [stat.path for _, metadata in done for stat in metadata.write_stats if stat.path]
+        return ServiceResult(
+            instants=tuple(instant.requested_at for instant, _ in done), files=tuple(files)
+        )
+
+    def compact_logs(
+        self, partitions: Sequence[str] = (), *, min_logs: int = MIN_LOGS
+    ) -> ServiceResult:
+        """Merge the logs of each file slice into one log, without rewriting the base file.
+
+        Pending log compactions are executed. If there are none, a new one is planned and executed.
+        A log compaction that another writer is executing is skipped.
+
+        Args:
+            partitions: as for ``compact``.
+            min_logs: only file slices are compacted that have logs of this number of commits or
+                more, apart from logs that a log compaction has merged.
+
+        Raises:
+            InvalidConfig: a pattern is wrong, or the table has no such partition.
+            Unsupported: the table is copy-on-write, or supports CDC queries, or has a custom merger
+                or a payload that needs the columns of deleted rows, or this project does not write
+                this kind of table.
+            Refused: a restore is pending.
+            WriteConflict: another writer is writing to the table; call this method again.
+        """
+        table = self._maintained()
+        if partitions:
+            match_partitions(table, partitions)(table.view())  # checks that they exist
+        choice = SliceChoice(partitions=tuple(map(PartitionPattern, partitions)))
+        runner = table.runner or LocalRunner()
+        done = compact_logs(table, runner, min_logs, choice)
         files = [stat.path for _, metadata in done for stat in metadata.write_stats if stat.path]
         return ServiceResult(
             instants=tuple(instant.requested_at for instant, _ in done), files=tuple(files)
@@ -534,6 +625,7 @@ class Table:
         target_file_bytes: int = TARGET_FILE_BYTES,
         max_group_bytes: int = MAX_GROUP_BYTES,
         max_groups: int = MAX_GROUPS,
+        max_io_bytes: int | None = None,
     ) -> ServiceResult:
         """Rewrite small file slices into fewer files, whose rows may be sorted.
 
@@ -555,6 +647,8 @@ class Table:
             target_file_bytes: the size that new files approximately have.
             max_group_bytes: the size of the slices of a partition that are sorted together.
             max_groups: the largest number of such groups that one call rewrites.
+            max_io_bytes: the largest number of bytes that one call reads and writes, except that
+                one group is always rewritten; None for no such limit.
 
         Raises:
             InvalidConfig: the table has no such column or partition, or a number is not positive.
@@ -570,6 +664,7 @@ class Table:
             target_file_bytes=target_file_bytes,
             max_group_bytes=max_group_bytes,
             max_groups=max_groups,
+            max_io_bytes=max_io_bytes,
             order=RowOrder(columns, choose(Curve, curve, "curve")),
         )
         table = self._maintained()
@@ -610,7 +705,12 @@ class Table:
         )
 
     def archive(
-        self, *, min_commits: int = 20, max_commits: int = 30, retain_commits: int = 10
+        self,
+        *,
+        min_commits: int = 20,
+        max_commits: int = 30,
+        retain_commits: int = 10,
+        files_to_merge: int = 10,
     ) -> ServiceResult:
         """Move old instants from the active timeline to the archived timeline.
 
@@ -621,12 +721,15 @@ class Table:
             max_commits: instants are archived only if more commits than this are active.
             retain_commits: the ``retain_commits`` of the table's cleans. These commits stay on the
                 active timeline too, because cleaning needs them there.
+            files_to_merge: number of files of the archived timeline that are merged into one, in
+                table version 8 and later.
 
         Raises:
-            InvalidConfig: ``min_commits`` is not below ``max_commits``.
+            InvalidConfig: ``min_commits`` is not below ``max_commits``, or ``files_to_merge`` is
+                below 2.
             Refused: a restore is pending.
         """
-        policy = ArchivalPolicy(min_commits, max_commits)
+        policy = ArchivalPolicy(min_commits, max_commits, files_to_merge=files_to_merge)
         cleaning = CleaningPolicy(commits=retain_commits)
         table = self._maintained()
         archived = archive(table, policy, cleaning)
@@ -637,6 +740,32 @@ class Table:
             return ServiceResult()
         instants = tuple(one.requested_at for one in archived.instants)
         return ServiceResult(instants=instants, files=archived.leftovers)
+
+    def find_orphans(self, *, older_than: timedelta = DEFAULT_AGE) -> tuple[Orphan, ...]:
+        """Find files that no instant names, such as those of failed task attempts.
+
+        Files whose instant may have completed are returned, too, but ``remove_orphans`` keeps them:
+        their ``reason.is_clear`` is false. Arguments and errors are as for ``remove_orphans``.
+        """
+        return tuple(find_orphans(self._maintained(), older_than))
+
+    def remove_orphans(self, *, older_than: timedelta = DEFAULT_AGE) -> ServiceResult:
+        """Delete files that no instant names, such as those of failed task attempts.
+
+        The files are deleted at once; ``find_orphans`` shows them before. Files of pending instants
+        are kept, and so are files whose instant may have completed. See docs/services.md.
+
+        Args:
+            older_than: delete only files that were written longer ago; at least one day.
+
+        Raises:
+            InvalidConfig: ``older_than`` is too short.
+            Refused: a restore is pending.
+            SnapshotChanged: the table was changed meanwhile; call this method again.
+            CorruptData: the archive, a commit or the metadata table is damaged.
+        """
+        removed = remove_orphans(self._maintained(), older_than)
+        return ServiceResult(files=tuple(orphan.path for orphan in removed))
 
     def rollback(self, instant: str) -> ServiceResult:
         """Roll back one instant: the newest commit, or a pending instant.
@@ -688,23 +817,46 @@ class Table:
         """
         delete_savepoint(self._table, instant)
 
-    def restore(self, instant: str | None = None) -> ServiceResult:
+    def expire_savepoints(self, older_than: timedelta) -> tuple[str, ...]:
+        """Delete the savepoints that were created longer ago than ``older_than``.
+
+        Savepoints never expire by themselves.
+
+        Returns:
+            The requested times of their commits, oldest first.
+
+        Raises:
+            InvalidConfig: ``older_than`` is not positive.
+            Refused: a restore is pending.
+        """
+        return tuple(expire_savepoints(self._table, older_than))
+
+    def restore(self, instant: str | None = None, *, to_empty: bool = False) -> ServiceResult:
         """Undo every write after a commit. If a restore is pending, complete it instead.
 
         Args:
             instant: requested time of the commit or savepoint to restore to; None to complete the
                 pending restore.
+            to_empty: whether all commits are undone, also archived ones, so that the table is
+                empty; without ``instant``.
 
         Raises:
             InvalidConfig: there is no such commit, a restore to another commit is pending, or
-                ``instant`` is None and no restore is pending.
+                ``instant`` is None and no restore is pending; or both arguments are given.
             Refused: the table cannot be restored to that commit. The message says why.
         """
         self._table.refresh()
-        if instant is None and not self._table.timeline.pending(Action.RESTORE):
-            message = f"no restore of {self._table.location.url} is pending; name a commit"
+        if to_empty and instant is not None:
+            message = "pass either the instant to restore to, or to_empty=True"
             raise InvalidConfig(message)
-        undone = restore_table(self._table, instant)
+        restore_to = EMPTY_TABLE if to_empty else instant
+        if restore_to is None and not self._table.timeline.pending(Action.RESTORE):
+            message = (
+                f"no restore of {self._table.location.url} is pending; name a commit, or pass "
+                "to_empty=True"
+            )
+            raise InvalidConfig(message)
+        undone = restore_table(self._table, restore_to)
         return ServiceResult(
             instants=tuple(one.instant for one in undone),
             files=tuple(path for one in undone for path in _paths(one)),
@@ -757,23 +909,44 @@ class Table:
         """The indexes in the metadata table, as of now, sorted by name."""
         return list_indexes(self._table)
 
-    def create_index(self, name: str, *, column: str | None = None) -> None:
+    def create_index(
+        self,
+        name: str,
+        *,
+        column: str | None = None,
+        expression: str | None = None,
+        kind: str = "column_stats",
+        partitioned: bool = False,
+    ) -> None:
         """Create an index, while other writers of lakemark may commit; see docs/indexes.md.
 
         Nothing happens if the table has this index. No writer of Apache Hudi may write meanwhile.
 
         Args:
             name: ``record_index``, ``bloom_filters``, ``column_stats``, ``partition_stats``, or a
-                name of your choice with ``column``.
+                name of your choice with ``column`` or ``expression``.
             column: the column of a secondary index, which contains texts or integers. The table
-                needs a record index.
+                needs a record index of all partitions.
+            expression: the expression of an expression index, such as ``lower(name)`` or
+                ``from_unixtime(ts, 'yyyy-MM-dd')``.
+            kind: what an expression index has for each file: ``column_stats`` or ``bloom_filters``.
+            partitioned: whether the keys of a record index are unique only within a partition.
 
         Raises:
-            InvalidConfig: the name is invalid, or the table has this index of another column.
+            InvalidConfig: the name or the expression is invalid, or the table has this index of
+                another column or expression, or with keys that are unique elsewhere.
             Unsupported: the table may not have such an index, or lakemark does not update it.
-            Refused: two rows have the same record key; or another process builds the index.
+            Refused: two rows have the same record key; another process builds the index; or Apache
+                Hudi would fail at a null in it.
         """
-        create_index(self._refreshed(), name, column)
+        create_index(
+            self._refreshed(),
+            name,
+            column,
+            expression=expression,
+            kind=kind,
+            partitioned=partitioned,
+        )
 
     def drop_index(self, name: str) -> None:
         """Drop an index, or what a dead process has built of it.
@@ -800,7 +973,12 @@ class Table:
 
     @cached_property
     def _rows(self) -> RowWriter:
-        return RowWriter(self._table, self._buckets, partition_change=self._partition_change)
+        return RowWriter(
+            self._table,
+            self._buckets,
+            partition_change=self._partition_change,
+            event_time_column=self._event_time_column,
+        )
 
     def _maintained(self) -> OpenTable:
         """Refresh the table, check that this project may rewrite its files, and return it."""

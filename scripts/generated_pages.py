@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lakemark.config.property_page import render_page
 from streamer.config.render import json_schema, render_reference
+from streamer.migration.page import render_page as render_migration_page
 from tests.golden.support import support
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -22,6 +23,7 @@ def generated_pages() -> Mapping[str, str]:
         "pipeline.md": render_reference(),
         "pipeline.schema.json": json.dumps(json_schema(), indent=2) + "\n",
         "foreign_tables.md": render_page(),
+        "hoodiestreamer_settings.md": render_migration_page(),
         "support.md": support(),
     }
 

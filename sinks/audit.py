@@ -1,6 +1,7 @@
 """Accounts for each offset of a batch, and refuses a batch whose numbers contradict each other.
 
-Records are counted twice: by partition of the topic when they are read, and by bucket when their
+A batch consists of parts with numbered records: the partitions of a topic, or the files of a
+folder. Records are counted twice: by part when they are read, and by bucket when their
 changes are written. So the audit notices a record that is lost or doubled in between. Transforms
 may filter records, or make several rows of one record. Both are counted where they happen. If the
 keys of a batch are looked up together, the changes are counted a third time, before the lookup
@@ -19,9 +20,12 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.config import keys
 from lakemark.errors import Permanent
+from transforms.raw_records import parts_of
+
+#: The offsets of each part of a batch: the first one, and the one after the last.
+Spans: TypeAlias = Mapping[int, tuple[int, int]]
 
 _SCHEMA = pa.schema(
     [
@@ -133,12 +137,13 @@ class RecordsRead:
         """Count raw records.
 
         Args:
-            records: a table with the columns ``partition`` and ``offset``.
-            ignored: the number of ignored records of each partition.
-            filtered: the number of filtered records of each partition.
-            added_rows: the number of added rows of each partition.
+            records: raw records; see ``transforms.raw_records``.
+            ignored: the number of ignored records of each part.
+            filtered: the number of filtered records of each part.
+            added_rows: the number of added rows of each part.
         """
-        records = records.select(["partition", "offset"])
+        columns = {"partition": parts_of(records), "offset": records.column("offset")}
+        records = pa.table(columns)
         aggregates = [("offset", kind) for kind in ("count", "min", "max")]
         counted = records.group_by("partition").aggregate(aggregates)
         names = ["partition", "offset_count", "offset_min", "offset_max"]
@@ -215,12 +220,12 @@ class RecordsRead:
         """The number of added rows in all partitions."""
         return sum(read.added_rows for read in self.partitions.values())
 
-    def gaps(self, start: KafkaCheckpoint, end: KafkaCheckpoint) -> list[OffsetGap]:
-        """Return the lowest and the widest gap of each partition between two checkpoints."""
+    def gaps(self, spans: Spans) -> list[OffsetGap]:
+        """Return the lowest and the widest gap of each part of a batch."""
         return [
-            OffsetGap(partition, *gap)
-            for partition, stop in end.offsets.items()
-            for gap in self._gaps_of(partition, start.offsets.get(partition, 0), stop)
+            OffsetGap(part, *gap)
+            for part, (begin, end) in spans.items()
+            for gap in self._gaps_of(part, begin, end)
         ]
 
     def _gaps_of(self, partition: int, begin: int, end: int) -> tuple[_Gap, ...]:
@@ -372,8 +377,8 @@ NOTHING_READ = Audit(offsets=0, records=0, written=0, merged=0, rejected=0, skip
 
 
 def audit(
-    start: KafkaCheckpoint,
-    end: KafkaCheckpoint,
+    batch: str,
+    spans: Spans,
     read: RecordsRead,
     arrived: int,
     written: int,
@@ -383,8 +388,8 @@ def audit(
     """Check the numbers of a batch, and return them as an audit.
 
     Args:
-        start: the next offset of each partition before the batch.
-        end: the next offset of each partition after the batch.
+        batch: a description of the batch, for the error.
+        spans: the offsets of the batch.
         read: the records, counted when they were read.
         arrived: the number of changes of the table, counted when they were written.
         written: the number of changes in the files.
@@ -394,30 +399,29 @@ def audit(
     Raises:
         AuditFailed: the numbers contradict each other.
     """
-    span = f"batch {start} to {end}"
     for partition, found in sorted(read.partitions.items()):
-        first, stop = start.offsets.get(partition, 0), end.offsets.get(partition, 0)
+        first, stop = spans.get(partition, (0, 0))
         if not first <= found.first <= found.last < stop or found.count > stop - first:
             raise AuditFailed(
-                span,
+                batch,
                 f"partition {partition} gave {found.count} records from offset {found.first} to "
                 f"{found.last}, which do not fit into {first} to {stop - 1}",
             )
     accepted = counts.changes if counts else arrived
     if read.count + read.added_rows != accepted + rejected + read.ignored + read.filtered:
-        raise AuditFailed(span, _difference(read, accepted, rejected))
+        raise AuditFailed(batch, _difference(read, accepted, rejected))
     if counts and arrived != counts.to_write:
         raise AuditFailed(
-            span,
+            batch,
             f"{counts.changes} changes ({counts.repeated} repeated, {counts.late} late, "
             f"{counts.absent} absent, {counts.stored} stored, {counts.moved} moved) are "
             f"{counts.to_write} to write, but {arrived} arrived",
         )
     if written > arrived:
-        raise AuditFailed(span, f"{written} changes were written, but only {arrived} arrived")
+        raise AuditFailed(batch, f"{written} changes were written, but only {arrived} arrived")
     if counts:  # the delete of a moved row is no record of the batch
         written = max(written - counts.moved, 0)
-    offsets = sum(end.distance_from(start).values())
+    offsets = sum(end - begin for begin, end in spans.values())
     merged, skipped = accepted - written, offsets - read.count
     return Audit(
         offsets=offsets,

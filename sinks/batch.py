@@ -2,44 +2,118 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cached_property
+from typing import TypeAlias, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from sinks.audit import OffsetGap
+from checkpoints.position import Position
+from sinks.audit import OffsetGap, Spans
+from transforms.raw_records import parts_of
+from transforms.violations import RuleViolations
 
 #: Takes ranges without a record, and returns the lost ranges in the form of ``LostRange.facts``.
 CheckSource: TypeAlias = Callable[[Sequence[OffsetGap]], Sequence[Mapping[str, object]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaBatch:
-    """A micro-batch that has not been read yet.
+class Batch(ABC):
+    """Records of a source that become one commit.
+
+    Attributes:
+        start: how far the source had been read before the batch.
+        end: how far it has been read after the batch. The commit records this position.
+        topic_id: Kafka's id of the topic; "" if it is not known, or in another source.
+        check_source: called between reading and publishing, with the offsets at which no record was
+            read. It returns the ranges that the source has lost, which the commit records, or
+            raises an error if the batch must not be published.
+    """
+
+    start: Position
+    end: Position
+    topic_id: str = ""
+    check_source: CheckSource = lambda gaps: ()
+
+    @property
+    @abstractmethod
+    def spans(self) -> Spans:
+        """The offsets of each part of the batch."""
+
+    @property
+    def planned_records(self) -> int:
+        """The number of offsets of the batch, which is at least the number of records."""
+        return sum(end - begin for begin, end in self.spans.values())
+
+    @property
+    def offsets_by_partition(self) -> Mapping[int, int]:
+        """The number of offsets of each partition; empty if the source has no partitions."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaBatch(Batch):
+    """A micro-batch that has not been read yet. Its parts are the partitions of the topic.
 
     Attributes:
         records: the raw Kafka records. Each action on this DataFrame reads Kafka again.
         start: the next offset of each partition before the batch.
         end: the next offset of each partition after the batch. Spark planned these offsets before
             it read any record.
-        topic_id: Kafka's id of the topic; "" if it is not known.
-        check_source: called between reading and publishing, with the offsets at which no record was
-            read. It returns the ranges that the topic has lost, which the commit records, or raises
-            an error if the batch must not be published.
     """
 
     records: DataFrame
     start: KafkaCheckpoint
     end: KafkaCheckpoint
-    topic_id: str = ""
-    check_source: CheckSource = lambda gaps: ()
 
     @property
-    def planned_records(self) -> int:
-        """The number of offsets from start to end, which is at least the number of records."""
-        return sum(self.end.distance_from(self.start).values())
+    def spans(self) -> Spans:
+        """See ``Batch``."""
+        begins = self.start.offsets
+        return {part: (begins.get(part, 0), end) for part, end in self.end.offsets.items()}
+
+    @property
+    def offsets_by_partition(self) -> Mapping[int, int]:
+        """See ``Batch``."""
+        return self.end.distance_from(self.start)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordsBatch(Batch):
+    """A batch that the source has already read into the memory of this process.
+
+    Attributes:
+        tables: the raw records (``transforms.raw_records``), in order of arrival. The values of
+            different tables may have different types.
+    """
+
+    tables: Sequence[pa.Table]
+
+    @cached_property
+    def spans(self) -> Spans:
+        """See ``Batch``."""
+        found: dict[int, tuple[int, int]] = {}
+        for table in self.tables:
+            for part, begin, last in _ranges(table):
+                first, end = found.get(part, (begin, begin))
+                found[part] = (min(first, begin), max(end, last + 1))
+        return found
+
+
+def _ranges(records: pa.Table) -> Sequence[tuple[int, int, int]]:
+    """Return the parts of some records, each with its lowest and highest offset."""
+    columns = pa.table({"part": parts_of(records), "offset": records.column("offset")})
+    found = columns.group_by("part").aggregate([("offset", "min"), ("offset", "max")])
+    names = ("part", "offset_min", "offset_max")
+    return [*zip(*(found.column(name).to_pylist() for name in names), strict=True)]
+
+
+#: A kind of batch.
+AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +139,7 @@ class BatchResult:
         moved: the number of rows that moved to another partition.
         duplicates: the number of records that an insert skipped, because their keys were stored.
         filtered: the number of records that the transforms dropped on purpose.
+        violations: the rules that rows of the batch violated.
     """
 
     instant: str
@@ -84,3 +159,4 @@ class BatchResult:
     moved: int = 0
     duplicates: int = 0
     filtered: int = 0
+    violations: tuple[RuleViolations, ...] = ()

@@ -2,6 +2,20 @@
 
 This is an ordinary Hudi table. Its record key is topic, partition and offset. So a batch that is
 written again after a crash does not add a record twice.
+
+A replay (``sinks.hudi.replay``) changes the last three columns of a dead letter:
+
+=====================  ===========  ===========
+state of the letter    replayed_in  resolved_at
+=====================  ===========  ===========
+open                   null         null
+claimed by a replay    an instant   null
+resolved               an instant   a time
+=====================  ===========  ===========
+
+The instant is that of the commit to the pipeline's table that contains the rows of the record. A
+claimed letter is resolved if this commit was published, and open if it was not. A resolved letter
+is open again if this commit was rolled back or restored away (``sinks.letter_claims``).
 """
 
 from __future__ import annotations
@@ -33,6 +47,9 @@ KEY_FIELDS = ("topic", "partition", "offset")
 
 #: One file group, because rejects are few and readers usually read all of them.
 INDEX = BucketIndex(1, KEY_FIELDS)
+
+#: The columns that every dead-letter table has, whichever version of lakemark created it.
+_FIRST_COLUMNS = frozenset({*KEY_FIELDS, "timestamp", "key", "value", "reason", "stage"})
 
 #: The columns from which ``find_records`` finds the records of a table.
 KEY_COLUMNS = (RECORD_KEY, "key", "value")
@@ -72,7 +89,24 @@ def first_reject(changes: pa.Table) -> str | None:
 
 def is_dead_letter_table(schema: pa.Schema | None) -> bool:
     """Return whether a table has the columns of a dead-letter table."""
-    return schema is not None and schema.names[len(META_COLUMNS) :] == REJECTS_SCHEMA.names
+    return schema is not None and _FIRST_COLUMNS <= set(schema.names)
+
+
+def with_all_columns(letters: pa.Table) -> pa.Table:
+    """Return dead letters with all columns of a dead letter, and their record key if it was read.
+
+    Columns that were not read are null, and so are those that an earlier version did not write.
+    """
+    columns = [
+        letters.column(field.name).cast(field.type)
+        if field.name in letters.column_names
+        else pa.nulls(letters.num_rows, field.type)
+        for field in REJECTS_SCHEMA
+    ]
+    table = pa.table(columns, schema=REJECTS_SCHEMA)
+    if RECORD_KEY not in letters.column_names:
+        return table
+    return table.append_column(RECORD_KEY, letters.column(RECORD_KEY).cast(pa.string()))
 
 
 def find_records(

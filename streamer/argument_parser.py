@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
+
+#: Ends the options of a command.
+_END: Final = "--"
 
 
 class SuggestingParser(argparse.ArgumentParser):
-    """A parser whose errors name the nearest known command, value or option."""
+    """A parser whose errors name the nearest known command, value or option.
+
+    Args:
+        passed_on: the name under which the words after ``--`` are kept as a list, without being
+            parsed, because they are arguments of another program. None to parse them.
+        options: the arguments of ``argparse.ArgumentParser``.
+    """
+
+    def __init__(self, *, passed_on: str | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._passed_on = passed_on
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Parse the arguments; refuse unknown options while the subcommand's options are known."""
-        parsed, unknown = super().parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
+        end = words.index(_END) if self._passed_on and _END in words else len(words)
+        parsed, unknown = super().parse_known_args(words[:end], namespace)
         if unknown:
             self.error(self._unknown_arguments(unknown))
+        if self._passed_on:
+            setattr(parsed, self._passed_on, words[end + 1 :])
         return parsed, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

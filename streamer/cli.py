@@ -18,13 +18,17 @@ from types import ModuleType
 
 from lakemark.errors import HudiError, InvalidConfig
 from streamer.argument_parser import SuggestingParser
+from streamer.dead_letter_arguments import add_dead_letters
 from streamer.fast_start import prevent_pandas_import, resume_garbage_collection
+from streamer.subscribe_arguments import add_subscribe
 from streamer.table_arguments import (
     add_location,
     add_merger,
     add_sharing,
     add_steps,
+    add_storage,
     add_table,
+    local_path,
     positive,
 )
 
@@ -39,7 +43,7 @@ _LARGEST_PORT = 65_535
 _OF_STREAMER = ("confluent_kafka", "pandas", "prometheus_client", "py4j", "pyspark")
 
 #: Commands that neither need pandas nor start Spark.
-_WITHOUT_PANDAS = ("query", "table")
+_WITHOUT_PANDAS = ("query", "sql", "subscribe", "table", "dead_letters")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,12 +82,47 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_run(commands.add_parser("run", parents=[debug], help="stream a Kafka topic into a table"))
     _add_validate(commands.add_parser("validate", parents=[debug], help="check a pipeline file"))
+    _add_migrate(
+        commands.add_parser(
+            "migrate",
+            parents=[debug],
+            passed_on="job",
+            help="print the pipeline file for a job of HoodieStreamer",
+        )
+    )
+    _add_doctor(
+        commands.add_parser(
+            "doctor", parents=[debug], help="check everything that a pipeline needs"
+        )
+    )
+    _add_preview(
+        commands.add_parser(
+            "preview", parents=[debug], help="show which rows the newest records would become"
+        )
+    )
     _add_query(
         commands.add_parser("query", parents=[debug], help="print or export rows of a table")
+    )
+    _add_sql(
+        commands.add_parser("sql", parents=[debug], help="run an SQL query on one or more tables")
+    )
+    add_subscribe(
+        commands.add_parser(
+            "subscribe",
+            parents=[debug],
+            help="deliver the changes of a table to a Kafka topic or a file",
+        )
     )
     add_table(
         commands.add_parser("table", help="show or check a table, or run a table service on it"),
         debug,
+    )
+    add_dead_letters(
+        commands.add_parser(
+            "dead-letters", help="show or replay the records that could not become rows"
+        ),
+        debug,
+        _add_pipeline,
     )
     _add_checkpoint(
         commands.add_parser(
@@ -133,9 +172,23 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.description = (
         "Streams a Kafka topic into a table, as described in a pipeline file. Resumes from the "
         "offsets in the table. Runs until you stop it (Ctrl-C, SIGTERM) or, with run.mode: once or "
-        "--once, until it has read the topic."
+        "--once, until it has read the topic. Several files, or a folder of files, run in one "
+        "process; the exit code is 1 if one of their pipelines failed."
     )
-    _add_pipeline(run)
+    run.add_argument(
+        "pipelines",
+        metavar="PIPELINE",
+        nargs="+",
+        help="a pipeline file (YAML): a path or a URL; or a folder of pipeline files",
+    )
+    _add_overrides(run)
+    run.add_argument(
+        "--parallel-batches",
+        type=positive,
+        metavar="N",
+        help="of several pipelines: how many batches are read and written at the same time "
+        "(default: half of the cores, but at least 2)",
+    )
     mode = run.add_mutually_exclusive_group()
     mode.add_argument(
         "--once",
@@ -151,7 +204,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument(
         "--events",
-        type=_local_path,
+        type=local_path,
         metavar="FILE",
         help="append each event to FILE as a JSON object",
     )
@@ -168,9 +221,64 @@ def _add_validate(validate: argparse.ArgumentParser) -> None:
     validate.description = (
         "Checks a pipeline file, imports its merger, and prints all settings, including defaults; "
         "secrets are masked. Connects to no broker, object store or schema registry. Lists the "
-        "checks that only lakemark run makes."
+        "checks that it does not make; lakemark doctor makes them."
     )
     _add_pipeline(validate)
+
+
+def _add_migrate(migrate: argparse.ArgumentParser) -> None:
+    migrate.usage = "lakemark migrate [OPTIONS] FILE -- ARGUMENT …"
+    migrate.description = (
+        "Prints a pipeline file that does the same as a job of HoodieStreamer (or "
+        "HoodieDeltaStreamer). Lists on stderr what has no counterpart; the exit code is 1 if the "
+        "rows depend on it. Secrets become references to environment variables. Changes nothing."
+    )
+    text = "the property file of the job (--props): a path or a URL; included files are read, too"
+    migrate.add_argument("properties", metavar="FILE", help=text)
+    text = (
+        "an Avro schema file of the records, for a job whose schema provider reads no file: a path "
+        "or a URL"
+    )
+    migrate.add_argument("--source-schema", metavar="FILE", help=text)
+    text = (
+        "check the tables as a run does before it writes, and print the offsets at which the "
+        "pipeline continues"
+    )
+    migrate.add_argument("--check-table", action="store_true", help=text)
+    migrate.epilog = (
+        "ARGUMENT: the arguments of the job, as they follow the jar on the command line of "
+        "spark-submit: --target-base-path, --table-type, --source-class and so on."
+    )
+
+
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.description = (
+        "Checks everything that a run of a pipeline needs: Java and Spark, the broker, the topic, "
+        "the schema registry, the rights on storage, the lock, the tables, the memory. Prints one "
+        "line for each check, with the remedy if it fails. Changes nothing, and does not start "
+        "Spark."
+    )
+    _add_pipeline(doctor)
+    doctor.add_argument("--json", action="store_true", help="print one JSON object per check")
+
+
+def _add_preview(preview: argparse.ArgumentParser) -> None:
+    preview.description = (
+        "Reads the newest records of the topic with Spark, decodes and transforms them as a run "
+        "does, and shows the columns, some rows, the rejected records and the commit that a run "
+        "would make. Writes nothing: no table, no dead letters, no offsets."
+    )
+    _add_pipeline(preview)
+    preview.add_argument(
+        "--records",
+        type=positive,
+        default=10_000,
+        metavar="N",
+        help="how many of the newest records to read (default: 10000)",
+    )
+    preview.add_argument(
+        "--rows", type=positive, default=10, metavar="N", help="how many rows to show (default: 10)"
+    )
 
 
 def _add_query(query: argparse.ArgumentParser) -> None:
@@ -189,7 +297,7 @@ def _add_query(query: argparse.ArgumentParser) -> None:
     query.add_argument("--end", metavar="TIME", help=text)
     text = "columns of the result, such as a,b,c (default: all except Hudi's meta columns)"
     query.add_argument("--columns", type=_comma_list, metavar="NAMES", help=text)
-    text = "only rows that match, such as: amount >= 10 and city in ('Rome')"
+    text = "only rows that match, such as: amount >= 10 and city like 'R%%'"
     query.add_argument("--where", metavar="CONDITION", help=text)
     text = "only the row with this record key; may be repeated"
     query.add_argument("--key", action="append", help=text)
@@ -198,17 +306,40 @@ def _add_query(query: argparse.ArgumentParser) -> None:
         "print which file groups the query reads, and why it skips the others; no rows are printed"
     )
     query.add_argument("--explain", action="store_true", help=text)
-    query.add_argument(
+    _add_output(query)
+
+
+def _add_sql(sql: argparse.ArgumentParser) -> None:
+    sql.description = (
+        "Runs an SQL query on tables with DuckDB, and prints its rows or writes them to a file. A "
+        "path or URL in quotes is a table: select region, count(*) from 'lake/orders' group by "
+        "region. The functions snapshot, read_optimized, incremental and cdc are the other kinds "
+        "of queries. Needs pip install 'lakemark[sql]', but no Spark."
+    )
+    text = "the query, or - to read it from standard input; quote it in a shell"
+    sql.add_argument("query", metavar="QUERY", help=text)
+    add_storage(sql)
+    add_merger(sql)
+    text = (
+        "print which columns and file groups of each table the query reads, and why it skips "
+        "others; no rows are printed"
+    )
+    sql.add_argument("--explain", action="store_true", help=text)
+    _add_output(sql)
+
+
+def _add_output(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
         "--limit",
         type=positive,
         metavar="N",
         help="at most N rows (default: 20 on the screen, all in a file)",
     )
-    to = query.add_mutually_exclusive_group()
+    to = command.add_mutually_exclusive_group()
     to.add_argument("--json", action="store_true", help="print one JSON object per line")
     to.add_argument(
         "--out",
-        type=_local_path,
+        type=local_path,
         metavar="FILE",
         help="write to FILE.parquet, FILE.jsonl or FILE.csv",
     )
@@ -264,6 +395,10 @@ def _add_pipeline(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "pipeline", metavar="PIPELINE", help="the pipeline file (YAML): a path or a URL"
     )
+    _add_overrides(command)
+
+
+def _add_overrides(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set",
         dest="overrides",
@@ -276,7 +411,7 @@ def _add_pipeline(command: argparse.ArgumentParser) -> None:
 
 def _add_home(command: argparse.ArgumentParser) -> None:
     text = "folder for the data (default: ./lakemark-demo)"
-    command.add_argument("--home", type=_local_path, default=Path("lakemark-demo"), help=text)
+    command.add_argument("--home", type=local_path, default=Path("lakemark-demo"), help=text)
 
 
 def _port(text: str) -> int:
@@ -284,19 +419,6 @@ def _port(text: str) -> int:
         message = f"expected a port from 1 to {_LARGEST_PORT}, or 0 for a free one, not {text!r}"
         raise argparse.ArgumentTypeError(message)
     return int(text)
-
-
-def _local_path(text: str) -> Path:
-    from lakemark.storage import canonical_url
-
-    try:
-        is_local = canonical_url(text).startswith("file://") and not text.startswith("file:")
-    except HudiError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not is_local:
-        message = f"expected a path on the local disk, not the URL {text!r}"
-        raise argparse.ArgumentTypeError(message)
-    return Path(text)
 
 
 def _comma_list(text: str) -> list[str]:

@@ -18,6 +18,7 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
+    ClusteringAwaited,
     CompactionCompleted,
     CompactionFailed,
     CompactionResolved,
@@ -31,6 +32,7 @@ from streamer.events import (
     PartitionsExpired,
     RecordsRejected,
     Retrying,
+    RulesViolated,
     RunFailed,
     RunStarted,
     RunStopped,
@@ -38,13 +40,16 @@ from streamer.events import (
     SchemaEvolved,
     ServiceCompleted,
     ServiceFailed,
+    TopicsFound,
     WarningLogged,
 )
 from streamer.wording import counted, size_text
+from transforms.violations import RuleViolations
 
 _SHOWN_BATCHES = 8
 _SHOWN_NOTES = 4
 _SHOWN_PARTITIONS = 5
+_SHOWN_RULES = 5
 _REFRESHES_PER_S = 4
 
 
@@ -71,17 +76,29 @@ def show_run(
 
 
 class PlainLines:
-    """Prints one line for each event, with the time in UTC."""
+    """Prints one line for each event, with the time in UTC.
 
-    def __init__(self, console: Console, redacted: Callable[[str], str] = str) -> None:
-        self._console, self._redacted = console, redacted
+    Args:
+        console: where to print.
+        redacted: removes secrets from a text.
+        pipeline: the name of the pipeline, if the output shows several; printed in each line.
+    """
+
+    def __init__(
+        self, console: Console, redacted: Callable[[str], str] = str, pipeline: str = ""
+    ) -> None:
+        self._console, self._redacted, self._pipeline = console, redacted, pipeline
 
     def __call__(self, event: Event, /) -> None:
-        """Print the event. ``RunFailed`` is skipped, because the command prints its message."""
-        if isinstance(event, RunFailed):
+        """Print the event.
+
+        The ``RunFailed`` of the only pipeline is skipped, because the command prints its message.
+        """
+        if isinstance(event, RunFailed) and not self._pipeline:
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        text = f"{now} {self._redacted(describe(event))}"
+        name = f"{self._pipeline}: " if self._pipeline else ""
+        text = f"{now} {name}{self._redacted(describe(event))}"
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -171,6 +188,9 @@ def describe(event: Event) -> str:
                 f"records of topic {event.topic} were lost and are skipped: "
                 f"{'; '.join(event.ranges)}"
             )
+        case TopicsFound():
+            found = ", ".join(event.topics) or "no new topic"
+            return f"search for topics {event.pattern}: {found}"
         case GroupCommitFailed():
             return f"cannot commit offsets to consumer group {event.group}: {event.reason}"
         case Alive():
@@ -190,6 +210,8 @@ def describe(event: Event) -> str:
                 f"batch {event.batch_id}: {event.count:,} rejected{others}: {event.first} "
                 f"-> {event.dead_letters}"
             )
+        case RulesViolated():
+            return _describe_violations(event)
         case PartitionsChanged():
             return (
                 f"batch {event.batch_id}: {counted(event.count, 'row')} whose key is in another "
@@ -232,8 +254,11 @@ def describe(event: Event) -> str:
         case ServiceCompleted():
             return f"{event.service}{_of(event.table)}: {event.summary} in {event.seconds:.2f} s"
         case Retrying():
-            attempts = f"attempt {event.attempt} of {event.max_attempts}"
+            limit = f" of {event.max_attempts}" if event.max_attempts else ""
+            attempts = f"attempt {event.attempt}{limit}"
             return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
+        case ClusteringAwaited():
+            return f"waiting, looking again in {event.pause_s:g} s: {event.reason}"
         case RunFailed():
             return f"failed: {event.error_type}: {event.error}"
         case RunStopping():
@@ -244,6 +269,19 @@ def describe(event: Event) -> str:
                 f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s, "
                 f"next [{_offsets(event.checkpoint)}]"
             )
+
+
+def _describe_violations(event: RulesViolated) -> str:
+    shown = "; ".join(map(describe_rule, event.violations[:_SHOWN_RULES]))
+    others = len(event.violations) - _SHOWN_RULES
+    more = f"; and {counted(others, 'further rule')}" if others > 0 else ""
+    return f"batch {event.batch_id}: rules violated: {shown}{more}"
+
+
+def describe_rule(violations: RuleViolations) -> str:
+    """Return a rule, how many rows violate it, and the origin of the first of these rows."""
+    rows = f"{violations.rule}: {counted(violations.count, 'row')} ({violations.outcome})"
+    return f"{rows}{' of' if violations.count == 1 else ', the first of'} record {violations.first}"
 
 
 def _of(table_url: str) -> str:

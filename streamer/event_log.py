@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TextIO
@@ -14,27 +15,29 @@ from typing import TextIO
 from streamer.events import Event, Listener
 
 
-class JsonEventWriter:
-    """A listener that writes each event as a JSON object, and flushes it at once.
+class JsonLines:
+    """Writes each event of one or several pipelines as a JSON object, and flushes it at once.
 
     Each object contains ``time`` (UTC, ISO 8601), ``pipeline``, ``event`` (the name of the event's
     class) and the fields of the event (``streamer.events``).
 
     Args:
         out: where lines are written.
-        pipeline: the name of the pipeline.
         redacted: removes secrets from a text.
     """
 
-    def __init__(self, out: TextIO, pipeline: str, redacted: Callable[[str], str]) -> None:
-        self._out, self._pipeline, self._redacted = out, pipeline, redacted
+    def __init__(self, out: TextIO, redacted: Callable[[str], str]) -> None:
+        self._out, self._redacted = out, redacted
         self._writing = Lock()
 
-    def __call__(self, event: Event, /) -> None:
-        """Write the event."""
+    def listener(self, pipeline: str) -> Listener:
+        """Return a listener that writes the events of a pipeline with this name."""
+        return partial(self._write, pipeline)
+
+    def _write(self, pipeline: str, event: Event, /) -> None:
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "pipeline": self._pipeline,
+            "pipeline": pipeline,
             "event": type(event).__name__,
             **asdict(event),
         }
@@ -62,7 +65,7 @@ def event_log(
         yield next_listener
         return
     with path.open("a", encoding="utf-8") as file:
-        lines = JsonEventWriter(file, pipeline, redacted)
+        lines = JsonLines(file, redacted).listener(pipeline)
 
         def listen(event: Event, /) -> None:
             lines(event)

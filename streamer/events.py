@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from lakemark.model.commit_metadata import WriteStat
+from transforms.violations import RuleViolations
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,21 @@ class MetricsServed:
 
     host: str
     port: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsFound:
+    """A search for the topics of a pattern succeeded: the first one, or one that found new topics.
+
+    The first search after a failed one also emits this event.
+
+    Attributes:
+        pattern: the pattern.
+        topics: the topics that were not found before.
+    """
+
+    pattern: str
+    topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +129,18 @@ class BatchPlanned:
 
     Attributes:
         batch_id: the number of the batch, counted from 0 at each start of the stream.
-        offsets: the number of offsets of each partition.
+        offsets: the number of offsets of each partition; empty if the source has no partitions.
+        unnumbered: the number of records, if the source has no partitions.
     """
 
     batch_id: int
     offsets: Mapping[int, int]
+    unnumbered: int = 0
 
     @property
     def records(self) -> int:
-        """The number of offsets of all partitions; more than the records if the topic has gaps."""
-        return sum(self.offsets.values())
+        """The number of records; with gaps in a topic, the larger number of offsets."""
+        return sum(self.offsets.values()) + self.unnumbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +159,8 @@ class BatchWritten:
             this batch may already have been read. That time does not count, so that the times of
             the batches do not overlap.
         stage_s: the duration of each stage in seconds, in order. The stage ``read`` may overlap the
-            previous batch, so the sum may be more than ``seconds``.
+            previous batch, so the sum may be more than ``seconds``. In the stage ``wait``, which is
+            not part of ``seconds``, the batch waited for batches of other pipelines.
         lag: the number of unread offsets of each partition; empty if the broker did not answer.
         files_written: the number of files.
         ignored: the number of tombstones that were skipped, because the pipeline ignores them.
@@ -185,6 +204,22 @@ class RecordsRejected:
     count: int
     first: str
     dead_letters: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulesViolated:
+    """Rows of a batch violated rules of ``expect``.
+
+    The batch was written; but if the outcome of one of the rules is ``fail``, the run stops, and
+    nothing of the batch was published.
+
+    Attributes:
+        batch_id: the number of the batch, as in ``BatchPlanned``.
+        violations: the violated rules, in the order of the pipeline file.
+    """
+
+    batch_id: int
+    violations: tuple[RuleViolations, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +364,8 @@ class ServiceFailed:
     """A table service failed between two batches. It is retried, and the batches continue.
 
     Attributes:
-        service: the name of the service: ``partition_expiry``.
+        service: the name of the service: ``partition_expiry``, ``clustering`` or
+            ``log_compaction``.
         error: the message of the error.
         failures: the number of consecutive failures, including this one.
         pause_s: seconds until the service may run again, after a batch.
@@ -349,8 +385,8 @@ class ServiceFailed:
 class ServiceCompleted:
     """Table services have run, or a batch has waited for a compaction.
 
-    The services are cleaning, archival, and the rollback of dead writers. A wait has the name
-    ``compaction_wait``.
+    The services are log compaction, clustering, the resizing of buckets, cleaning, archival, and
+    the rollback of dead writers. A wait has the name ``compaction_wait``.
 
     Cleaning and archival of the metadata table have the name ``metadata``.
 
@@ -375,7 +411,7 @@ class Retrying:
     Attributes:
         error: the message of the error.
         attempt: the number of the attempt that failed, from 1.
-        max_attempts: the number of attempts after which the run fails.
+        max_attempts: the number of attempts after which the run fails; 0 if there is no limit.
         pause_s: seconds until the next attempt.
         error_type: the name of the error's class.
     """
@@ -385,6 +421,21 @@ class Retrying:
     max_attempts: int
     pause_s: float
     error_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringAwaited:
+    """A clustering of another writer prevents a batch, so that the stream waits for it.
+
+    Attributes:
+        reason: which clustering, and how it can be ended.
+        waits: the number of the wait, from 1.
+        pause_s: seconds until the stream looks again.
+    """
+
+    reason: str
+    waits: int
+    pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,6 +483,7 @@ class RunStopped:
 
 Event: TypeAlias = (
     MetricsServed
+    | TopicsFound
     | RunStarted
     | OffsetsLost
     | GroupCommitFailed
@@ -440,6 +492,7 @@ Event: TypeAlias = (
     | BatchPlanned
     | BatchWritten
     | RecordsRejected
+    | RulesViolated
     | PartitionsChanged
     | SchemaEvolved
     | CompactionStarted
@@ -450,6 +503,7 @@ Event: TypeAlias = (
     | ServiceFailed
     | ServiceCompleted
     | Retrying
+    | ClusteringAwaited
     | RunFailed
     | RunStopping
     | RunStopped

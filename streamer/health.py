@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
 
 from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
+    ClusteringAwaited,
     CompactionCompleted,
     CompactionFailed,
     CompactionResolved,
@@ -19,6 +22,7 @@ from streamer.events import (
     RunFailed,
     RunStarted,
     RunStopped,
+    TopicsFound,
     WarningLogged,
 )
 
@@ -26,19 +30,38 @@ from streamer.events import (
 _RECOVERED_AFTER_S = 30.0
 
 
+class Condition(Enum):
+    """What a run does, as far as its health is concerned."""
+
+    RUNNING = auto()
+    FAILING = auto()
+    STUCK = auto()
+    ENDED = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The health of a run.
+    """The health of a run, or of a process of several pipelines.
 
     Attributes:
         is_alive: False if the process should be replaced.
         is_ready: whether the stream runs, and nothing has failed since its last success.
-        reason: the reason, in one line.
+        reason: the reason, in one line; for several pipelines, one line for each that is not ready.
+        condition: what the run does.
     """
 
     is_alive: bool
     is_ready: bool
     reason: str
+    condition: Condition = Condition.RUNNING
+
+
+class Judge(Protocol):
+    """Decides the answers of ``/health`` and ``/ready``. Any thread may call it."""
+
+    def verdict(self) -> Verdict:
+        """Return the health now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -100,16 +123,23 @@ class Health:
         match event:
             case RunStarted():
                 self._doing, self._is_streaming = "waiting for records", True
+            case TopicsFound():
+                self._doing, self._is_streaming = "waiting for the next search", True
+                self._failing_since = None
             case BatchPlanned():
                 self._doing = f"batch {event.batch_id}"
             case BatchWritten():
                 self._doing = f"table services after batch {event.batch_id}"
                 self._failing_since = None
             case Retrying():
-                self._is_streaming = False
-                self._doing = f"attempt {event.attempt + 1} of {event.max_attempts}"
+                self._is_streaming, self._ended = False, None
+                limit = f" of {event.max_attempts}" if event.max_attempts else ""
+                self._doing = f"attempt {event.attempt + 1}{limit}"
                 self._failing_since = self._failing_since or self._progress_at
                 self._failure = event.error_type
+            case ClusteringAwaited():
+                self._is_streaming, self._ended, self._failing_since = False, None, None
+                self._doing = f"waiting for a clustering of another writer: {event.reason}"
             case CompactionCompleted() | CompactionResolved():
                 self._failing_compactions.pop(event.instant, None)
             case RunFailed():
@@ -129,17 +159,18 @@ class Health:
 
     def _judge(self, now: float) -> Verdict:
         if self._ended is not None:
-            return Verdict(False, False, self._ended)
+            return Verdict(False, False, self._ended, Condition.ENDED)
         waited_at = self._waiting_at()
         silent_s = now - max(self._progress_at, waited_at)
         if silent_s > self._stuck_after_s:
-            return Verdict(False, False, f"stuck for {silent_s:.0f} s: {self._doing}")
+            text = f"stuck for {silent_s:.0f} s: {self._doing}"
+            return Verdict(False, False, text, Condition.STUCK)
         if self._is_streaming and waited_at - self._progress_at > _RECOVERED_AFTER_S:
             self._failing_since = None
         if self._failing_since is not None:
             failing_s = now - self._failing_since
             text = f"failing for {failing_s:.0f} s ({self._failure}): {self._doing}"
-            return Verdict(failing_s <= self._stuck_after_s, False, text)
+            return Verdict(failing_s <= self._stuck_after_s, False, text, Condition.FAILING)
         doing = "waiting for records" if waited_at > self._progress_at else self._doing
         return Verdict(True, self._is_streaming, doing + self._failing_compaction(now))
 
@@ -148,3 +179,41 @@ class Health:
             return ""
         longest = min(self._failing_compactions.values())
         return f"; compaction failing for {now - longest.since:.0f} s ({longest.error_type})"
+
+
+class SharedHealth:
+    """The health of a process of several pipelines, and of its searches for topics.
+
+    Replacing the process stops all pipelines. So the process should be replaced only if a pipeline
+    is stuck, which nothing else can end, or if no pipeline runs well. Searches decide this only
+    while there is no pipeline.
+    """
+
+    def __init__(self) -> None:
+        self._pipelines: dict[str, Judge] = {}
+        self._searches: dict[str, Judge] = {}
+
+    def add(self, pipeline: str, health: Judge) -> None:
+        """Add a pipeline, with its name. Two threads must not add something at the same time."""
+        self._pipelines = {**self._pipelines, pipeline: health}
+
+    def add_search(self, name: str, health: Judge) -> None:
+        """Add a search for topics, with its name; see ``add``."""
+        self._searches = {**self._searches, name: health}
+
+    def verdict(self) -> Verdict:
+        """Return the health of the process now."""
+        pipelines, searches = _verdicts(self._pipelines), _verdicts(self._searches)
+        both = {**pipelines, **searches}
+        is_stuck = any(one.condition is Condition.STUCK for one in both.values())
+        is_well = not both or any(one.is_alive for one in (pipelines or searches).values())
+        unready = [f"{name}: {one.reason}" for name, one in both.items() if not one.is_ready]
+        running = [one for one in both.values() if one.condition is not Condition.ENDED]
+        is_ready = bool(running) and all(one.is_ready for one in running)
+        num_ready = sum(one.is_ready for one in pipelines.values())
+        summary = f"{num_ready} of {len(pipelines)} pipelines are ready"
+        return Verdict(is_well and not is_stuck, is_ready, "\n".join([summary, *unready]))
+
+
+def _verdicts(judges: Mapping[str, Judge]) -> dict[str, Verdict]:
+    return {name: one.verdict() for name, one in judges.items()}

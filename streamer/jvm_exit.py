@@ -9,6 +9,7 @@ import logging
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -71,7 +72,8 @@ def report_jvm_exit() -> Iterator[None]:
         JvmEnded: the JVM exited for another reason.
     """
     root = logging.getLogger()
-    root.addFilter(_is_not_from_py4j)
+    from_others = partial(_is_not_from_py4j)  # an object of its own, because blocks may overlap
+    root.addFilter(from_others)
     try:
         yield
     except Exception as error:
@@ -80,7 +82,7 @@ def report_jvm_exit() -> Iterator[None]:
             raise
         raise cause from error
     finally:
-        root.removeFilter(_is_not_from_py4j)
+        root.removeFilter(from_others)
 
 
 def jvm_failure(error: BaseException) -> Permanent | None:
@@ -95,7 +97,13 @@ def jvm_failure(error: BaseException) -> Permanent | None:
     if _lost_connection(error):
         with suppress(subprocess.TimeoutExpired):
             process.wait(_EXIT_WITHIN_S)
-    code = process.poll()
+    return jvm_end()
+
+
+def jvm_end() -> Permanent | None:
+    """Return why the JVM that this process launched has exited; None if it has not."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    code = None if process is None else process.poll()
     if code is None:
         return None
     return OutOfMemory("its JVM ended") if code == _OUT_OF_MEMORY else JvmEnded(code)

@@ -1,7 +1,9 @@
 """The stream loop: it reads micro-batches, and each batch becomes one commit.
 
 Only the table records the progress of a run. Spark's own checkpoint folder is temporary, and each
-start gets a new one. After a transient failure, the loop starts again in ``_start_from_table``.
+start gets a new one. After a transient failure, the loop starts again in ``_start_from_table``. If
+several pipelines share the process, the stream also ends while there is nothing to read
+(``streamer.schedule``), and starts again in the same way.
 """
 
 from __future__ import annotations
@@ -10,49 +12,50 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.position import Position
 from checkpoints.progress import Progress
 from lakemark.storage.scratch import scratch_folder
+from lakemark.transaction.conflicts import ClusteringExecuted, ReplacementPending
 from sinks.audit import OffsetGap
-from sinks.batch import BatchResult, KafkaBatch
+from sinks.batch import Batch
 from sinks.hudi.exchange import StreamExchange
 from sinks.hudi.sink import HudiSink
 from streamer.backoff import pause_after
 from streamer.config.run import RunConfig
 from streamer.events import (
     BatchPlanned,
-    BatchWritten,
+    ClusteringAwaited,
     Listener,
     OffsetsLost,
     PartitionsChanged,
     RecordsRejected,
     Retrying,
+    RulesViolated,
     RunStarted,
     RunStopped,
     RunStopping,
     SchemaEvolved,
     ServiceCompleted,
 )
+from streamer.schedule import UNSHARED, GivesUp, Schedule
 from streamer.services import TableServices
-from streamer.sources.errors import TopicReplaced
-from streamer.sources.kafka import KafkaSource
+from streamer.sources.files.errors import FileIsChanging
 from streamer.sources.kafka_admin import ANSWER_WITHIN_S
-from streamer.sources.kafka_offsets import LostRange, Start
-from streamer.sources.offset_log import planned_end
+from streamer.sources.kafka_offsets import LostRange
+from streamer.sources.source import RunningStream, Source, SourceStart, SourceStream, StreamSettings
 from streamer.stopping import StopRequested
 from streamer.stream_batches import PlannedBatch, StreamBatches
 from streamer.stream_failure import is_transient, min_pause_s, translate
+from streamer.stream_turn import Pause, StreamTurn
+from transforms.violations import ExpectationFailed
 
 _POLL_S = 0.2
 _SHORT_POLL_S = 0.02
@@ -62,6 +65,10 @@ STOP_GRACE_S = 20.0
 
 #: Seconds that Spark then gets to cancel the batch.
 _CANCEL_S = 2.0
+
+#: Seconds for which a stream without a batch may take to end. A broker that is down delays the end
+#: by minutes, but such a stream publishes nothing, so the run need not wait for it.
+_STREAM_ENDS_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class _Loss:
     """
 
     ranges: Sequence[LostRange]
-    checkpoint: KafkaCheckpoint
+    checkpoint: Position
     topic_id: str
 
 
@@ -90,6 +97,7 @@ class StreamLoop:
         committed_at: when the run last committed a batch, on the same clock; None before the first
             commit.
         created_at: when this object was created, on the same clock.
+        is_idle: whether the run waits for records without a stream, so that nothing is unread.
 
     Args:
         name: the name of the pipeline, for events.
@@ -99,21 +107,23 @@ class StreamLoop:
         services: the table services, inline and asynchronous.
         config: how long the loop runs, and how often it writes a batch.
         listener: receives all events.
+        schedule: when the stream runs, if other pipelines share the process.
     """
 
     def __init__(
         self,
         name: str,
-        source: KafkaSource,
+        source: Source,
         sink: HudiSink,
-        exchange: StreamExchange,
+        exchange: StreamExchange[Any],
         services: TableServices,
         config: RunConfig,
         listener: Listener,
+        schedule: Schedule = UNSHARED,
     ) -> None:
         self._name, self._source, self._sink = name, source, sink
         self._exchange, self._services = exchange, services
-        self._config, self._listener = config, listener
+        self._config, self._listener, self._schedule = config, listener, schedule
         self._stopping = threading.Event()
         self._is_streaming = False
         self.has_unfinished_work = False
@@ -121,16 +131,20 @@ class StreamLoop:
         self.waiting_at = 0.0
         self.committed_at: float | None = None
         self.created_at = time.monotonic()
-        self._is_ending = False
-        self._position: KafkaCheckpoint | None = None
+        self._is_ending = self._is_announced = self.is_idle = False
+        self._pausing: Pause | None = None
+        self._planned_at = -math.inf
+        self._position: Position | None = None
         self._topic_id = ""
         self._loss: _Loss | None = None
+        self._refusal: ReplacementPending | None = None
+        self._lag: Callable[[], Mapping[int, int]] = dict
         self._totals: Counter[str] = Counter()
 
     @property
-    def position(self) -> KafkaCheckpoint | None:
-        """The committed offsets; None if the stream is not running."""
-        return self._position if self._is_streaming else None
+    def position(self) -> Position | None:
+        """The committed position; None if the stream neither runs nor waits for records."""
+        return self._position if self._is_streaming or self.is_idle else None
 
     def stop(self) -> bool:
         """Ask the run to stop after the batch in progress; may be called from a signal handler.
@@ -166,9 +180,9 @@ class StreamLoop:
                 True,
             )  # if the next lines are interrupted, threads may still run
             self.has_unfinished_work = self._services.end(self._at_most_s(_CANCEL_S)) or unfinished
-            self._source.flush_group_offsets(self._at_most_s(ANSWER_WITHIN_S))
+            self._source.flush_positions(self._at_most_s(ANSWER_WITHIN_S))
         reason = "interrupted" if self._stopping.is_set() else "caught up"
-        position = dict(self._position.offsets) if self._position else {}
+        position = dict(self._position.offsets_by_partition) if self._position else {}
         stopped = RunStopped(
             reason,
             position,
@@ -182,23 +196,61 @@ class StreamLoop:
     def _run_with_retries(self) -> None:
         """Stream from the table's checkpoint; after transient failures, retry after a pause."""
         limits = self._config.retry
-        failures, batches_before = 0, 0
+        failures, refusals, batches_before = 0, 0, 0
         while not self._stopping.is_set():
             try:
-                return self._start_from_table()
+                return self._stream_in_turns()
             except Exception as error:
-                failures = 1 if self._totals["batches"] > batches_before else failures + 1
-                batches_before = self._totals["batches"]
-                if not is_transient(error) or failures >= limits.max_attempts:
-                    raise
-                pause_s = pause_after(failures, limits.backoff_s, limits.max_backoff_s)
-                pause_s = max(pause_s, min_pause_s(error))
-                self._listener(
-                    Retrying(
-                        str(error), failures, limits.max_attempts, pause_s, type(error).__name__
-                    )
-                )
+                self._refusal = error if isinstance(error, ReplacementPending) else self._refusal
+                if self._totals["batches"] > batches_before:
+                    failures, refusals, batches_before = 0, 0, self._totals["batches"]
+                if self._waits_for_clustering(error):  # is no failure
+                    refusals += 1
+                    pause_s = pause_after(refusals, limits.backoff_s, limits.max_backoff_s)
+                    self._listener(ClusteringAwaited(str(error), refusals, pause_s))
+                else:
+                    failures += 1
+                    pause_s = self._report_failure(error, failures)
                 self._pause(pause_s)
+
+    def _report_failure(self, error: Exception, failures: int) -> float:
+        """Report a failure, and return the pause in seconds; raise the error if it ends the run."""
+        limits = self._config.retry
+        most = 0 if self._waits_for_file(error) else limits.max_attempts
+        if not is_transient(error) or 0 < most <= failures:
+            raise error
+        pause_s = pause_after(failures, limits.backoff_s, limits.max_backoff_s)
+        pause_s = max(pause_s, min_pause_s(error))
+        self._listener(Retrying(str(error), failures, most, pause_s, type(error).__name__))
+        return pause_s
+
+    def _waits_for_clustering(self, error: Exception) -> bool:
+        """Return whether the run waits for a clustering of another writer, however long it takes.
+
+        If no live writer executes the clustering, a run of mode ``once`` does not wait, because it
+        should end. No run waits for a clustering that no writer can execute.
+        """
+        return isinstance(error, ClusteringExecuted) or (
+            isinstance(error, ReplacementPending)
+            and self._config.mode == "continuous"
+            and self._sink.can_be_clustered(error)
+        )
+
+    def _waits_for_file(self, error: Exception) -> bool:
+        """Return whether the run waits until another program has written a file of the source.
+
+        A run of mode ``once`` does not wait long, because it should end.
+        """
+        return self._config.mode == "continuous" and isinstance(error, FileIsChanging)
+
+    def _check_refusal(self) -> None:
+        """Raise the last refusal again if its clustering is still pending.
+
+        So the batch is not written in vain again, as it would be refused only when it is committed.
+        """
+        if self._refusal is not None and self._sink.still_refuses(self._refusal):
+            raise self._refusal.with_traceback(None)
+        self._refusal = None
 
     def _pause(self, seconds: float) -> None:
         """Sleep until the time has passed or the run is asked to stop.
@@ -222,10 +274,50 @@ class StreamLoop:
             time.sleep(_SHORT_POLL_S)
         self._is_streaming = False
 
+    def _stream_in_turns(self) -> None:
+        """Stream until the run ends; if other pipelines share the process, with pauses."""
+        self._is_announced = False
+        while not self._stopping.is_set():
+            if self._schedule.is_shared:
+                self._source.check_reachable()  # waits before it has a slot that others need
+            with self._schedule.stream(self._waits_no_longer) as has_slot:
+                if has_slot:
+                    self._start_from_table()
+            if self._pausing is None:
+                return
+            if self._pausing is Pause.IDLE:
+                self._await_records()
+            self._await_trigger()
+
+    def _await_records(self) -> None:
+        assert self._position is not None
+        self.is_idle = True
+        try:
+            self._schedule.await_records(self._position, self._topic_id, self._waits_no_longer)
+        finally:
+            self.is_idle = False
+
+    def _await_trigger(self) -> None:
+        """Wait until the next batch may begin, because another start of a stream begins one."""
+        next_at = self._planned_at + self._config.trigger_interval_s
+        while time.monotonic() < next_at and not self._waits_no_longer():
+            self._pause(min(_POLL_S, next_at - time.monotonic()))
+
+    def _waits_no_longer(self) -> bool:
+        """Note that the run waits; return whether it should stop."""
+        self.waiting_at = time.monotonic()
+        self._services.check()
+        return self._stopping.is_set()
+
     def _start_from_table(self) -> None:
         """Recover the table, find the newest checkpoint, and stream from it."""
-        with self._services.mutex:
-            progress = self._recover()
+        self._pausing = None
+        with self._schedule.batch(self._waits_no_longer) as has_slot:
+            if not has_slot:
+                return
+            with self._services.mutex:
+                progress = self._recover()
+                self._check_refusal()
         checkpoint = None if progress is None else progress.checkpoint
         if progress and checkpoint:  # its commit may be one whose outcome was unknown
             self._report_loss(checkpoint, progress.topic_id)
@@ -233,40 +325,54 @@ class StreamLoop:
         if begun.needs_commit:
             self._commit_start(begun)
         start, self._topic_id = begun.checkpoint, begun.topic_id
+        if not self._is_announced or start != self._position:
+            self._announce_start(start, is_resumed=checkpoint is not None)
         self._position = start
-        self._listener(
-            RunStarted(
-                self._name,
-                start.topic,
-                self._sink.table.location.url,
-                dict(start.offsets),
-                checkpoint is not None,
-            )
-        )
+        if self._needs_no_stream():
+            self._pausing = None if self._config.mode == "once" else Pause.IDLE
+            return
         with scratch_folder("stream") as scratch:
-            self._stream(start, scratch)
+            self._stream(begun, scratch)
 
-    def _commit_start(self, begun: Start) -> None:
+    def _announce_start(self, start: Position, *, is_resumed: bool) -> None:
+        """Emit ``RunStarted``, unless the stream only continues after a pause."""
+        url = self._sink.table.location.url
+        self._listener(
+            RunStarted(self._name, start.origin, url, dict(start.offsets_by_partition), is_resumed)
+        )
+        self._is_announced = True
+
+    def _needs_no_stream(self) -> bool:
+        is_once = self._config.mode == "once"
+        may_do_without = self._schedule.is_shared if is_once else self._schedule.can_await_records
+        return may_do_without and self._is_caught_up()
+
+    def _is_caught_up(self) -> bool:
+        assert self._position is not None
+        return not any(self._source.lag(self._position).values())
+
+    def _commit_start(self, begun: SourceStart) -> None:
         """Commit the start offsets before any record is read.
 
         Otherwise a later start might choose other offsets.
         """
         self._loss = _Loss(begun.lost, begun.checkpoint, begun.topic_id)
-        lost = [one.facts(begun.checkpoint.topic) for one in begun.lost]
+        lost = [one.facts(begun.checkpoint.origin) for one in begun.lost]
         with self._services.mutex:
             self._sink.commit_start(begun.checkpoint, begun.topic_id, lost)
         self._report_loss(begun.checkpoint, begun.topic_id)
         self._source.forget_first_start()
 
     def _check_read(
-        self, end: KafkaCheckpoint, gaps: Sequence[OffsetGap]
+        self, end: Position, gaps: Sequence[OffsetGap]
     ) -> Sequence[Mapping[str, object]]:
-        """Run ``KafkaSource.check_read`` for a batch up to ``end``; return the lost ranges."""
+        """Run ``Source.check_read`` for a batch up to ``end``; return the lost ranges."""
         lost = self._source.check_read(self._topic_id, gaps)
+        self._lag = self._source.ask_lag(end)  # the broker answers while the batch is committed
         self._loss = _Loss(lost, end, self._topic_id)
-        return [one.facts(end.topic) for one in lost]
+        return [one.facts(end.origin) for one in lost]
 
-    def _report_loss(self, checkpoint: KafkaCheckpoint, topic_id: str) -> None:
+    def _report_loss(self, checkpoint: Position, topic_id: str) -> None:
         """Report the ranges that the commit with this checkpoint skips, and report them only once.
 
         They are reported after the commit. If the commit fails, they are not reported, because the
@@ -274,7 +380,7 @@ class StreamLoop:
         """
         loss, self._loss = self._loss, None
         if loss and loss.ranges and (loss.checkpoint, loss.topic_id) == (checkpoint, topic_id):
-            topic = checkpoint.topic
+            topic = checkpoint.origin
             facts = tuple(one.facts(topic) for one in loss.ranges)
             self._listener(OffsetsLost(topic, tuple(map(str, loss.ranges)), facts))
 
@@ -288,52 +394,69 @@ class StreamLoop:
         self._serve_tables()
         return self._sink.progress()
 
-    def _stream(self, start: KafkaCheckpoint, scratch: Path) -> None:
-        planned = _BatchPlanner(start, self._topic_id, scratch, self._check_read)
+    def _stream(self, begun: SourceStart, scratch: Path) -> None:
+        settings = StreamSettings(
+            mode=self._config.mode,
+            trigger_interval_s=self._config.trigger_interval_s,
+            scratch=scratch,
+        )
+        stream = self._source.open_stream(begun, settings, self._check_read)
         batches = StreamBatches(
-            planned.next,
+            stream.plan,
             self._announce,
             self._exchange.read,
             self._publish,
             self._stopping,
-            reads_ahead=self._config.read_ahead,
+            reads_ahead=self._config.read_ahead and not self._schedule.is_shared,
+            slot=self._batch_slot,
         )
         try:
-            failure = self._run_query(self._query_writer(start, scratch, batches), batches)
+            failure = self._run_query(stream, batches)
         finally:  # also if the stream does not start
             batches.end()
             self._is_streaming = False
         if failure is not None:
             raise failure
 
-    def _query_writer(
-        self, start: KafkaCheckpoint, scratch: Path, batches: StreamBatches
-    ) -> DataStreamWriter:
-        writer = self._source.stream(start).writeStream.foreachBatch(batches.on_batch)
-        writer = writer.option("checkpointLocation", scratch.as_uri())
-        if self._config.mode == "once":
-            return writer.trigger(availableNow=True)
-        return writer.trigger(processingTime=f"{self._config.trigger_interval_s} seconds")
+    @contextmanager
+    def _batch_slot(self, gives_up: GivesUp) -> Iterator[bool]:
+        """Hold the slot of a batch; then wait for the services without it."""
+        with self._schedule.batch(gives_up) as has_slot:
+            yield has_slot
+        if self._schedule.is_shared:
+            with self._services.mutex:
+                self._services.wait(self._stopping)
 
-    def _run_query(self, writer: DataStreamWriter, batches: StreamBatches) -> BaseException | None:
+    def _run_query(self, stream: SourceStream, batches: StreamBatches) -> BaseException | None:
         """Run the stream until it ends; return the failure of a batch, or None."""
         self._is_streaming = True
-        query = writer.start()
+        query = stream.start(batches.on_batch)
         try:
             self._await(query, batches)
         finally:
             failure = self._end(query, batches)
         return failure
 
-    def _await(self, query: StreamingQuery, batches: StreamBatches) -> None:
+    def _await(self, query: RunningStream, batches: StreamBatches) -> None:
         """Wait until the stream ends by itself, fails, or is asked to stop.
 
-        When a stream has read its topic, it ends before its last batch is published.
+        When a stream has read its topic, it ends before its last batch is published. A stream also
+        ends if it should pause, because other pipelines share the process.
         """
+        turn, batches_before = (
+            StreamTurn(self._schedule, self._is_caught_up),
+            self._totals["batches"],
+        )
         while batches.failure is None and (query.isActive or not batches.is_idle):
             self._services.check()
-            if batches.is_idle:
+            is_idle = batches.is_idle
+            if is_idle or batches.awaits_slot:
                 self.waiting_at = time.monotonic()
+            if self._config.mode == "continuous":
+                has_progressed = self._totals["batches"] > batches_before
+                self._pausing = turn.find_pause(is_idle=is_idle, has_progressed=has_progressed)
+            if self._pausing is not None:
+                return self._close(batches)
             self._pause(_POLL_S)
             if self._stopping.is_set():
                 self._listener(RunStopping("batch" if batches.has_batch_in_progress else ""))
@@ -342,21 +465,32 @@ class StreamLoop:
         if error is not None:
             raise translate(error) from error
 
-    def _end(self, query: StreamingQuery, batches: StreamBatches) -> BaseException | None:
+    def _close(self, batches: StreamBatches) -> None:
+        """Let the batch in progress end before a pause; unlike a stop, this has no time limit."""
+        batches.close()
+        while not (batches.wait(_POLL_S) or self._stopping.is_set()):
+            pass
+
+    def _end(self, query: RunningStream, batches: StreamBatches) -> BaseException | None:
         """Stop the stream and return its failure, or None.
 
         If a batch does not finish in time, it is abandoned: Spark cancels its jobs, and this method
-        does not wait for its Python code to end. When the run should stop, a stream without a batch
-        is also abandoned. The reason is that Spark may be waiting for a broker that is down, and
-        this wait cannot be interrupted. After a failure, nothing is published. So a batch that is
-        being read gets no time to finish before its jobs are cancelled.
+        does not wait for its Python code to end. When the run should stop, or after
+        ``_STREAM_ENDS_WITHIN_S``, a stream without a batch is also abandoned. The reason is that
+        Spark may be waiting for a broker that is down, and this wait cannot be interrupted. After a
+        failure, nothing is published. So a batch that is being read gets no time to finish before
+        its jobs are cancelled.
         """
         in_time = batches.failure is not None or batches.finish_batch(STOP_GRACE_S)
         failure = batches.failure  # read now, because cancelled jobs cause further failures
         batches.end()
         stop = threading.Thread(target=_stop, args=(query,), daemon=True)
         stop.start()
+        end_at = time.monotonic() + _STREAM_ENDS_WITHIN_S
         while in_time and stop.is_alive() and not self._stopping.is_set():
+            if (now := time.monotonic()) > end_at:
+                break
+            self.waiting_at = now
             stop.join(_POLL_S)
         stop.join(_CANCEL_S)
         has_ended = batches.wait(self._at_most_s(STOP_GRACE_S) if failure else 0.0)
@@ -367,8 +501,10 @@ class StreamLoop:
         """Return the given seconds, but no more than are left once the run was asked to stop."""
         return max(0.0, min(seconds, self._stop_by + _CANCEL_S - time.monotonic()))
 
-    def _announce(self, batch: KafkaBatch, batch_id: int) -> None:
-        self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
+    def _announce(self, batch: Batch, batch_id: int) -> None:
+        self._planned_at = time.monotonic()
+        offsets = batch.offsets_by_partition
+        self._listener(BatchPlanned(batch_id, offsets, 0 if offsets else batch.planned_records))
 
     def _publish(self, planned: PlannedBatch) -> None:
         with self._services.mutex:
@@ -376,17 +512,23 @@ class StreamLoop:
 
     def _write(self, planned: PlannedBatch) -> None:
         batch, batch_id = planned.batch, planned.id
-        result = self._sink.write(batch, planned.exchange)
+        try:
+            result = self._sink.write(batch, planned.exchange)
+        except ExpectationFailed as failed:
+            self._listener(RulesViolated(batch_id, failed.violations))
+            raise
         self._position, self.committed_at = batch.end, time.monotonic()
         self._report_loss(batch.end, batch.topic_id)
         self._source.forget_first_start()
-        self._source.commit_group_offsets(batch.end)
+        self._source.report_position(batch.end)
         self._totals.update(batches=1, rows=result.rows)
         seconds = self.committed_at - planned.announced_at
-        lag = self._source.lag_if_known(batch.end)
-        self._listener(_batch_written(planned, result, seconds, lag))
+        lag = self._lag()
+        self._listener(planned.written(result, seconds, lag))
         if result.schema_changes:
             self._listener(SchemaEvolved(batch_id, result.schema_changes))
+        if result.violations:
+            self._listener(RulesViolated(batch_id, result.violations))
         if result.partition_changes:
             first = result.first_partition_change or "unknown"
             self._listener(PartitionsChanged(batch_id, result.partition_changes, first))
@@ -398,71 +540,13 @@ class StreamLoop:
         self._serve_tables()
 
     def _serve_tables(self) -> None:
-        self._services.run()
-        self._services.wait(self._stopping)
+        """Run the due services, and wait for them if no other pipeline needs the slot."""
+        refusal = self._refusal
+        self._services.run("" if refusal is None else refusal.planned.requested_at)
+        if not self._schedule.is_shared:
+            self._services.wait(self._stopping)
 
 
-def _stop(query: StreamingQuery) -> None:
+def _stop(query: RunningStream) -> None:
     with suppress(Py4JError, OSError):  # the stream has already ended, with Spark's JVM
         query.stop()
-
-
-class _BatchPlanner:
-    """Builds the batches of a stream from the plans in Spark's offset log."""
-
-    def __init__(
-        self,
-        start: KafkaCheckpoint,
-        topic_id: str,
-        scratch: Path,
-        check_read: Callable[
-            [KafkaCheckpoint, Sequence[OffsetGap]], Sequence[Mapping[str, object]]
-        ],
-    ) -> None:
-        self._read_to, self._topic_id = start, topic_id
-        self._scratch, self._check_read = scratch, check_read
-
-    def next(self, records: DataFrame, batch_id: int) -> KafkaBatch | None:
-        """Return the next batch; None if there are no new offsets, as may happen at the start.
-
-        Raises:
-            TopicReplaced: the batch ends before the end of the previous batch.
-        """
-        start, end = self._read_to, planned_end(self._scratch, batch_id)
-        if not start <= end:
-            reason = f"the stream has read up to {start}, but Kafka ends a batch at {end}"
-            raise TopicReplaced(reason)
-        if end == start:
-            return None
-        self._read_to = end
-        return KafkaBatch(
-            records=records,
-            start=start,
-            end=end,
-            topic_id=self._topic_id,
-            check_source=partial(self._check_read, end),
-        )
-
-
-def _batch_written(
-    planned: PlannedBatch, result: BatchResult, seconds: float, lag: Mapping[int, int]
-) -> BatchWritten:
-    read_s = {} if planned.read_s is None else {"read": planned.read_s}
-    return BatchWritten(
-        planned.id,
-        result.instant,
-        result.records,
-        rows_written=result.rows,
-        rows_deleted=result.deletes,
-        rejects=result.rejected,
-        bytes_written=result.written_bytes,
-        seconds=seconds,
-        stage_s={**read_s, **result.seconds},
-        lag=lag,
-        files_written=result.files,
-        ignored=result.ignored,
-        offsets_skipped=result.skipped,
-        rows_moved=result.moved,
-        duplicates=result.duplicates,
-        filtered=result.filtered,
-    )

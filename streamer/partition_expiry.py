@@ -19,14 +19,11 @@ from lakemark.operations.partition_expiry import find_expired
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.partition_lifetime import MAX_EXPIRED, PartitionLifetime
 from lakemark.view.file_system_view import FileSystemView
-from streamer.backoff import pause_after
-from streamer.events import Listener, PartitionsExpired, ServiceFailed
+from streamer.events import Listener, PartitionsExpired
+from streamer.service_guard import ServiceFailures
 
 #: The name of this service in events and metrics.
 SERVICE = "partition_expiry"
-
-#: The pause after the first of several consecutive failures, unless checks are more frequent.
-_FIRST_PAUSE_S = 60.0
 
 
 def _utc_now() -> datetime:
@@ -66,7 +63,9 @@ class PartitionExpiry:
         self._find_expired = find_expired(writer.table, lifetime, now)
         self._interval_s, self._runner = interval_s, runner
         self._listener, self._monotonic_s = listener, monotonic_s
-        self._due_at, self._failures = -math.inf, 0
+        self._due_at = -math.inf
+        url = writer.table.location.url
+        self._failures = ServiceFailures(SERVICE, url, listener, interval_s)
 
     def run_if_due(self) -> None:
         """Delete the expired partitions if a check is due. Call this between two batches.
@@ -83,9 +82,9 @@ class PartitionExpiry:
         except Exception as error:
             self.writer.abandon()
             self.writer.recover()  # removes an instant that was only requested
-            self._report_failure(error)
+            self._due_at = self._monotonic_s() + self._failures.report(error)
             return
-        self._failures = 0
+        self._failures.forget()
         may_be_more = len(deletion.partitions) >= MAX_EXPIRED
         self._due_at = began if may_be_more else began + self._interval_s
         if deletion.instant is not None:
@@ -113,10 +112,3 @@ class PartitionExpiry:
                 table=self.writer.table.location.url,
             )
         )
-
-    def _report_failure(self, error: Exception) -> None:
-        self._failures += 1
-        pause_s = pause_after(self._failures, _FIRST_PAUSE_S, self._interval_s)
-        self._due_at = self._monotonic_s() + pause_s
-        url, name = self.writer.table.location.url, type(error).__name__
-        self._listener(ServiceFailed(SERVICE, str(error), self._failures, pause_s, name, url))

@@ -96,16 +96,23 @@ def write_json_lines(batches: Batches, out: TextIO) -> int:
     """
     count = 0
     for batch in batches:
-        for row in _python_rows(batch):
-            out.write(_json(row) + "\n")
+        for text in json_texts(batch):
+            out.write(text + "\n")
         count += batch.num_rows
     return count
+
+
+def json_texts(batch: pa.RecordBatch) -> Iterator[str]:
+    """Yield each row as a JSON object, as ``write_json_lines`` writes it."""
+    return (_json(row) for row in _python_rows(batch))
 
 
 def print_rows(batches: Batches, console: Console) -> int:
     """Print rows as a grid, with long values shortened; return the number of rows."""
     rows = [row for batch in batches for row in _python_rows(batch)]
-    print_grid([{name: _cell(value) for name, value in row.items()} for row in rows], console)
+    print_grid(
+        [{name: screen_value(value) for name, value in row.items()} for row in rows], console
+    )
     return len(rows)
 
 
@@ -272,11 +279,14 @@ def _plain(value: object) -> str:
     if isinstance(value, date | datetime | time):
         return value.isoformat()
     assert isinstance(value, Decimal), type(value)
-    return str(value)
+    return format(value, "f")  # str() would print 0 with 18 digits as 0E-18
 
 
-def _cell(value: object) -> object:
-    """Return a value for the screen: numbers unchanged, other values as one short text."""
+def screen_value(value: object) -> object:
+    """Return a value for the screen: numbers unchanged, other values as one short text.
+
+    Control characters are escaped, because they would move the cursor of a terminal.
+    """
     if value is None or isinstance(value, int | float):
         return value
     text = _CONTROL.sub(_escaped, _cell_text(value))

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from lakemark.execution.runner import Runner
+from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import Cleaned, clean
+from lakemark.operations.compact_logs import (
+    CommitCounts,
+    compact_logs_if_due,
+    execute_log_compaction,
+    pending_log_compactions,
+)
 from lakemark.operations.metadata_table import maintain_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
@@ -23,9 +31,14 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
 from lakemark.services.resize_plan import ResizePolicy
 from streamer.async_compaction import AsyncCompactor
+from streamer.clustering import TableClustering
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
 from streamer.partition_expiry import PartitionExpiry
+from streamer.service_guard import ServiceGuard
 from streamer.wording import counted
+
+#: Names of work that pauses after its own failures.
+_LISTING, _PLANNING = "list pending log compactions", "plan a log compaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +50,25 @@ class ServicePolicies:
         cleaning: deletes old file versions.
         archival: archives instants of the timeline.
         resizing: splits and merges buckets of tables with consistent hashing.
+        min_logs: a log compaction is planned after this number of delta commits.
     """
 
     compaction: CompactionPolicy | None = None
     cleaning: CleaningPolicy | None = None
     archival: ArchivalPolicy | None = None
     resizing: ResizePolicy | None = None
+    min_logs: int | None = None
 
 
 class TableServices:
     """Runs the due services of the pipeline's tables.
 
-    The order is: compaction merges files, a resize splits and merges buckets, expired partitions
-    are deleted, cleaning deletes old files, and archival archives old instants. Then the metadata
-    table is cleaned and archived, too, because its history also grows. A pending resize of another
-    writer is executed in any case, because no row can be written to its buckets.
+    The order is: compaction merges files, a log compaction merges logs, a resize splits and merges
+    buckets, a clustering combines files, expired partitions are deleted, cleaning deletes old
+    files, and archival archives old instants. Then the metadata table is cleaned and archived, too,
+    because its history also grows. A pending resize of another writer is executed in any case,
+    because no row can be written to its buckets. A pending log compaction is executed if this
+    pipeline compacts, because it would stop the archival.
 
     Args:
         writers: the writers of the pipeline's table and of its dead-letter table.
@@ -60,6 +77,7 @@ class TableServices:
         listener: receives the events of services.
         compactor: compacts asynchronously; None to compact between batches.
         expiry: deletes expired partitions of one of the tables; None if partitions do not expire.
+        clusterings: cluster the tables, and execute the clusterings of other writers.
     """
 
     def __init__(
@@ -70,10 +88,16 @@ class TableServices:
         listener: Listener,
         compactor: AsyncCompactor | None = None,
         expiry: PartitionExpiry | None = None,
+        clusterings: Sequence[TableClustering] = (),
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
-        self._compactor, self._expiry = compactor, expiry
+        self._compactor, self._expiry, self._clusterings = compactor, expiry, clusterings
+        self._guards = {
+            url: ServiceGuard("log_compaction", url, listener)
+            for url in (writer.table.location.url for writer in writers)
+        }
+        self._commit_counts = {url: CommitCounts() for url in self._guards}
 
     @property
     def mutex(self) -> AbstractContextManager[object]:
@@ -98,12 +122,21 @@ class TableServices:
         """Stop asynchronous compaction; return whether its thread is still running afterwards."""
         return self._compactor is not None and self._compactor.end(within_s)
 
-    def run(self) -> None:
-        """Run the services that are due."""
+    def run(self, refused: str = "") -> None:
+        """Run the services that are due.
+
+        Args:
+            refused: the requested time of the clustering that prevented the last batch; "" if none
+                did.
+        """
         for writer in tuple(self._writers):
             self._clear_dead(writer)
             self._compact(writer)
+            self._compact_logs(writer)
             self._resize(writer)
+            for clustering in self._clusterings:
+                if clustering.writer is writer:
+                    clustering.run(refused)
             if self._expiry is not None and self._expiry.writer is writer:
                 self._expiry.run_if_due()
             self._clean(writer.table)
@@ -137,6 +170,29 @@ class TableServices:
                     instant.requested_at, metadata.write_stats, seconds, writer.table.location.url
                 )
             )
+
+    def _compact_logs(self, writer: TableWriter) -> None:
+        table, min_logs = writer.table, self._policies.min_logs
+        if self._policies.compaction is None or not table.properties.is_merge_on_read:
+            return
+        guard, runner = self._guards[table.location.url], self._runner
+        if table.timeline.pending(Action.LOG_COMPACTION):
+            for one in guard.attempt(_LISTING, partial(pending_log_compactions, table)):
+                work = partial(execute_log_compaction, table, one, runner)
+                self._attempt_logs(table, one[0].requested_at, work)
+        if min_logs is not None:
+            chosen = writer.settings.compacted_slices
+            counts = self._commit_counts[table.location.url]
+            work = partial(compact_logs_if_due, table, runner, min_logs, chosen, counts)
+            self._attempt_logs(table, _PLANNING, work)
+
+    def _attempt_logs(
+        self, table: OpenTable, name: str, work: Callable[[], list[tuple[Instant, CommitMetadata]]]
+    ) -> None:
+        started, guard = time.monotonic(), self._guards[table.location.url]
+        for instant, metadata in guard.attempt(name, work):
+            text = f"{instant.requested_at}: {counted(len(metadata.write_stats), 'log')} written"
+            self._report("log_compaction", text, started, table)
 
     def _resize(self, writer: TableWriter) -> None:
         started = time.monotonic()

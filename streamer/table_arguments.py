@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
+
+from lakemark.errors import HudiError
+from streamer.durations import parse_duration
 
 _VIEWS = {
     "show": "show the table's properties, columns, newest commit and checkpoint",
@@ -14,10 +18,9 @@ _VIEWS = {
 
 
 _INDEX = "create, drop or list indexes of the metadata table, such as the record index"
-_JSON = "print JSON for programs: one object, or one per row"
+JSON_HELP = "print JSON for programs: one object, or one per row"
 _DELETING = "what deletes the files"
 _RUNNERS = ("local", "spark")
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
@@ -38,7 +41,7 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
         command.description = f"{text[0].upper()}{text[1:]}."
         command.set_defaults(module=module)
         add_location(command)
-        command.add_argument("--json", action="store_true", help=_JSON)
+        command.add_argument("--json", action="store_true", help=JSON_HELP)
         return command
 
     def change(name: str, text: str, module: str) -> argparse.ArgumentParser:
@@ -48,8 +51,6 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
 
     for name, text in _VIEWS.items():
         add(name, text, "table")
-    text = "count the records of a dead-letter table by reason"
-    add("rejects", text, "table_rejects")
     _add_compact(change("compact", "merge log files into base files", "table_compact"))
     text = "split large buckets and merge small ones, in a table with consistent hashing"
     _add_resize(change("resize-buckets", text, "table_resize_buckets"))
@@ -64,12 +65,14 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_delete_partitions(change("delete-partitions", text, "table_delete_partitions"))
     text = "delete all rows of the partitions whose lifetime has ended"
     _add_expire_partitions(change("expire-partitions", text, "table_expire_partitions"))
+    text = "delete files that no instant names, such as those of failed task attempts"
+    _add_remove_orphans(change("remove-orphans", text, "table_remove_orphans"))
     text = "undo one instant: the newest commit, or a pending instant"
     _add_rollback(change("rollback", text, "table_rollback"))
     text = "create, delete or list savepoints, which protect the files of a commit from cleaning"
     _add_savepoint(change("savepoint", text, "table_savepoint"))
     _add_index(commands.add_parser("index", help=_INDEX), debug)
-    text = "restore the table to a savepoint or commit by undoing every later write"
+    text = "restore the table to a savepoint or commit, or empty it, by undoing every later write"
     _add_restore(change("restore", text, "table_restore"))
     text = "change the table to a newer table version"
     _add_version(change("upgrade", text, "table_version"), (6, 8, 9))
@@ -82,6 +85,11 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
 def add_location(command: argparse.ArgumentParser) -> None:
     """Add the argument for the path of a table, and the option ``--storage``."""
     command.add_argument("table", metavar="TABLE", help="the table: a local path or a URL")
+    add_storage(command)
+
+
+def add_storage(command: argparse.ArgumentParser) -> None:
+    """Add the option ``--storage``, for the store of a table."""
     command.add_argument(
         "--storage",
         dest="storage",
@@ -114,13 +122,50 @@ def add_sharing(command: argparse.ArgumentParser) -> None:
 
 
 def _add_compact(compact: argparse.ArgumentParser) -> None:
+    compact.add_argument(
+        "patterns",
+        nargs="*",
+        metavar="PATTERN",
+        help="the path of a partition to compact, in which each * stands for any text, or regex: "
+        "and a regular expression (default: all partitions); quote it in a shell",
+    )
     add_steps(
         compact,
-        "execute pending compactions; if there are none, compact every file slice with log files",
+        "execute pending compactions, and if there are none, compact the file slices with log "
+        "files; then execute pending log compactions",
         can_schedule=True,
     )
+    _add_limits_of_compaction(compact)
+    text = (
+        "which file groups come first if the compaction is limited: those with the most bytes of "
+        "logs (the default), or those of the newest or oldest partitions"
+    )
+    orders = ("most_log_bytes", "newest_partitions", "oldest_partitions")
+    compact.add_argument("--order", choices=orders, default=orders[0], help=text)
+    text = (
+        "merge the logs of each file slice into one log instead, without rewriting the base file; "
+        "pending log compactions are executed first"
+    )
+    compact.add_argument("--logs", action="store_true", help=text)
+    text = "with --logs: only file slices with logs of N commits or more (default: 5)"
+    compact.add_argument("--min-logs", type=positive, metavar="N", help=text)
+    text = "compact at most N partitions"
+    compact.add_argument("--max-partitions", type=positive, metavar="N", help=text)
+    text = "read and write at most N bytes, as estimated from the sizes of the files"
+    compact.add_argument("--max-io-bytes", type=positive, metavar="N", help=text)
     _add_runner(compact)
     add_merger(compact)
+
+
+def _add_limits_of_compaction(compact: argparse.ArgumentParser) -> None:
+    text = "plan a compaction only if N delta commits completed since the last one was planned"
+    compact.add_argument("--after-commits", type=positive, metavar="N", help=text)
+    text = "plan a compaction only if the oldest log is this old, such as 1d, 12h, 45m or 90s"
+    compact.add_argument("--after", type=duration, metavar="TIME", help=text)
+    text = "plan a compaction only if the logs together have N bytes"
+    compact.add_argument("--after-log-bytes", type=positive, metavar="N", help=text)
+    text = "with several --after options: whether any (the default) or all of them are required"
+    compact.add_argument("--when", choices=("any", "all"), default="any", help=text)
 
 
 def _add_resize(resize: argparse.ArgumentParser) -> None:
@@ -162,6 +207,8 @@ def _add_cluster(cluster: argparse.ArgumentParser) -> None:
     cluster.add_argument("--max-group-bytes", type=positive, metavar="N", help=text)
     text = "rewrite at most N such groups (default: 30)"
     cluster.add_argument("--max-groups", type=positive, metavar="N", help=text)
+    text = "rewrite only so many groups that at most N bytes are read and written (default: all)"
+    cluster.add_argument("--max-io-bytes", type=positive, metavar="N", help=text)
     _add_runner(cluster)
     add_merger(cluster)
 
@@ -191,6 +238,8 @@ def _add_archive(archive: argparse.ArgumentParser) -> None:
     archive.add_argument("--min-commits", type=positive, metavar="N", help=text)
     text = "archive only if the active timeline has more than N commits (default: 30)"
     archive.add_argument("--max-commits", type=positive, metavar="N", help=text)
+    text = "merge N files of the archive into one (default: 10), in table version 8 and later"
+    archive.add_argument("--files-to-merge", type=positive, metavar="N", help=text)
     _add_retention(archive)
 
 
@@ -243,7 +292,7 @@ def _add_delete_partitions(delete: argparse.ArgumentParser) -> None:
 
 def _add_expire_partitions(expire: argparse.ArgumentParser) -> None:
     text = "the lifetime of a partition, such as 30d, 12h, 45m or 90s"
-    expire.add_argument("--older-than", type=lifetime, required=True, metavar="TIME", help=text)
+    expire.add_argument("--older-than", type=duration, required=True, metavar="TIME", help=text)
     expire.add_argument(
         "--by",
         choices=("commit", "creation"),
@@ -260,6 +309,16 @@ def _add_deletion(command: argparse.ArgumentParser) -> None:
     add_merger(command)
 
 
+def _add_remove_orphans(remove: argparse.ArgumentParser) -> None:
+    add_steps(remove, "delete the orphans")
+    _add_runner(remove, _DELETING)
+    text = "delete only files that were written longer ago (default: 3d; at least 1d)"
+    default = timedelta(days=3)
+    remove.add_argument("--older-than", type=duration, default=default, metavar="TIME", help=text)
+    text = "print one row for each file instead of totals"
+    remove.add_argument("--files", action="store_true", help=text)
+
+
 def _add_rollback(rollback: argparse.ArgumentParser) -> None:
     rollback.add_argument(
         "instant",
@@ -274,6 +333,8 @@ def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     what = savepoint.add_mutually_exclusive_group()
     what.add_argument("--create", metavar="INSTANT", help="protect this commit from cleaning")
     what.add_argument("--delete", metavar="INSTANT", help="let cleaning delete the files again")
+    text = "let cleaning delete the files of all savepoints that were created longer ago, as 30d"
+    what.add_argument("--delete-older-than", type=duration, metavar="TIME", help=text)
     add_steps(savepoint, "create or delete the savepoint")
     text = "has no effect, because a savepoint is one file, which this process writes"
     savepoint.add_argument("--runner", choices=_RUNNERS, default="local", help=text)
@@ -287,10 +348,21 @@ def _add_index(index: argparse.ArgumentParser, debug: argparse.ArgumentParser) -
     text = "create an index while other writers of lakemark commit"
     create = _index_command(commands, debug, "create", text)
     add_sharing(create)
-    text = "record_index, bloom_filters, column_stats, partition_stats, or with --column any name"
+    text = (
+        "record_index, bloom_filters, column_stats, partition_stats, or with --column or "
+        "--expression any name"
+    )
     create.add_argument("name", metavar="INDEX", help=text)
     text = "the column of a secondary index, which contains texts or integers"
-    create.add_argument("--column", metavar="COLUMN", help=text)
+    what = create.add_mutually_exclusive_group()
+    what.add_argument("--column", metavar="COLUMN", help=text)
+    text = "the expression of an expression index, such as lower(name)"
+    what.add_argument("--expression", metavar="EXPRESSION", help=text)
+    text = "the keys of the record index are unique only within a partition of the table"
+    what.add_argument("--partitioned", action="store_true", help=text)
+    text = "what an expression index has for each file (default: column_stats)"
+    kinds = ("column_stats", "bloom_filters")
+    create.add_argument("--kind", choices=kinds, default=kinds[0], help=text)
     add_steps(create, "create the index")
     add_merger(create)
     text = "drop an index, or what a dead process has built of it"
@@ -313,13 +385,16 @@ def _index_command(
     command.description = f"{text[0].upper()}{text[1:]}."
     command.set_defaults(module="table_index")
     add_location(command)
-    command.add_argument("--json", action="store_true", help=_JSON)
+    command.add_argument("--json", action="store_true", help=JSON_HELP)
     return command
 
 
 def _add_restore(restore: argparse.ArgumentParser) -> None:
     text = "the savepoint or commit to restore; without --to, the pending restore is finished"
-    restore.add_argument("--to", metavar="INSTANT", help=text)
+    target = restore.add_mutually_exclusive_group()
+    target.add_argument("--to", metavar="INSTANT", help=text)
+    text = "undo all commits, also archived ones, so that the table is empty"
+    target.add_argument("--to-empty", action="store_true", help=text)
     add_steps(restore, "undo the writes, and rebuild the metadata table")
     _add_runner(restore, _DELETING)
 
@@ -376,13 +451,26 @@ def natural(text: str) -> int:
     return _number(text, 0)
 
 
-def lifetime(text: str) -> timedelta:
-    """Parse a lifetime with its unit, such as ``30d``; an ``argparse`` type."""
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not number.isascii() or not number.isdigit() or len(number) > 9:
-        message = f"expected a number and its unit (d, h, m or s), such as 30d, not {text!r}"
+def duration(text: str) -> timedelta:
+    """Parse a duration with its unit, such as ``30d``; an ``argparse`` type."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def local_path(text: str) -> Path:
+    """Parse a path on the local disk; an ``argparse`` type."""
+    from lakemark.storage import canonical_url
+
+    try:
+        is_local = canonical_url(text).startswith("file://") and not text.startswith("file:")
+    except HudiError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not is_local:
+        message = f"expected a path on the local disk, not the URL {text!r}"
         raise argparse.ArgumentTypeError(message)
-    return timedelta(**{_UNITS[unit]: int(number)})
+    return Path(text)
 
 
 def _number(text: str, at_least: int) -> int:

@@ -16,10 +16,14 @@ from lakemark.index.bucket import BucketIndex
 from lakemark.index.partition_buckets import load_partition_buckets
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.merge.custom.load import load_merger
+from lakemark.metadata.index_definition import is_partitioned, read_definitions
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.format_version import FormatVersion
-from lakemark.model.meta_columns import without_meta_columns
+from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
+from lakemark.operations.cluster import check_no_buckets, check_sortable
+from lakemark.operations.compact_logs import check_logs_compactable
 from lakemark.operations.create import check_empty
+from lakemark.operations.non_blocking import check_non_blocking
 from lakemark.operations.open_table import Coordination, OpenTable, open_table
 from lakemark.operations.overwrite import check_replaces_partitions
 from lakemark.operations.table_index import (
@@ -32,9 +36,9 @@ from lakemark.operations.table_index import (
 )
 from lakemark.operations.write_checks import (
     check_hashing,
-    check_secondary_indexes,
     check_stored_rows,
     check_stored_schema,
+    check_value_indexes,
 )
 from lakemark.schema.evolution import changes_between, common_type, unite_schemas
 from lakemark.schema.field_path import column_at
@@ -72,6 +76,7 @@ def table_spec(config: PipelineConfig) -> TableSpec:
         merge_mode=request.merge_mode,
         hive_style=table.hive_style,
         url_encode=table.url_encode,
+        slash_separated_dates=table.slash_separated_dates,
         meta_columns=table.meta_columns,
         cdc=None if table.cdc == "none" else LoggingMode(table.cdc.upper()),
         partial_update=request.partial_update,
@@ -203,8 +208,9 @@ def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:
         properties = properties.without_metadata_table()
     if has_global_keys(table):
         reason = f"its commits keep each record key unique in the whole table ({GLOBAL_LOOKUP})"
-    elif has_record_index(properties):
-        reason = "it has a record index, in which each record key has one location"
+    elif has_record_index(properties) and (may_double or not _is_partitioned(table)):
+        where = " in a partition" if _is_partitioned(table) else ""
+        reason = f"it has a record index, in which each record key has one location{where}"
     else:
         return
     if settings.inserts:
@@ -219,6 +225,17 @@ def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:
             "old partition (hoodie.record.index.update.partition.path=false of Apache Hudi)"
         )
     raise InvalidConfig(message)
+
+
+def has_partitioned_record_index(config: PipelineConfig, table: OpenTable) -> bool:
+    """Return whether the pipeline writes a record index whose keys are unique in a partition."""
+    dropping = config.table.drops_metadata_table
+    return has_record_index(table.properties) and not dropping and _is_partitioned(table)
+
+
+def _is_partitioned(table: OpenTable) -> bool:
+    """Return whether the keys of the table's record index are unique only within a partition."""
+    return is_partitioned(read_definitions(table.storage))
 
 
 def first_ring_count(config: PipelineConfig, table: OpenTable) -> int | None:
@@ -239,6 +256,43 @@ def _check_has_rings(table: OpenTable) -> None:
             "remove table.index, or write to another path"
         )
         raise InvalidConfig(message)
+
+
+def check_existing_table(
+    config: PipelineConfig,
+    table: OpenTable,
+    spec: TableSpec,
+    index: BucketIndex | None,
+    columns: pa.Schema,
+    policy: SchemaPolicy,
+) -> KeyGenerator:
+    """Check that the pipeline can continue the existing table of its rows.
+
+    Args:
+        config: the pipeline.
+        table: the existing table.
+        spec: the table that the pipeline file describes.
+        index: the index of the pipeline (``find_index``).
+        columns: the columns of the pipeline's rows.
+        policy: which differences between the columns are allowed.
+
+    Returns:
+        As for ``check_table``.
+
+    Raises:
+        Unsupported: as for ``check_table``; or the table does not support a setting.
+        InvalidConfig: as for ``check_table``; or record keys are unique in the whole table, but a
+            setting would not keep them so.
+    """
+    if config.concurrency.mode == "non_blocking":
+        check_non_blocking(table.properties, index, table.location.url)
+    check_partial_rows(table, config.table.partial_update)
+    check_partition_lifetime(table, config.partition_lifetime)
+    check_log_compaction(config, table)
+    if index is None and table.schema is not None:
+        check_unique_keys(config, table)
+    dropping = config.table.drops_metadata_table
+    return check_table(table, spec, index, columns, policy, drops_metadata_table=dropping)
 
 
 def check_table(
@@ -275,7 +329,7 @@ def check_table(
     spec.check(properties, table.location.url)
     check_hashing(table)
     if not drops_metadata_table:
-        check_secondary_indexes(table)
+        check_value_indexes(table)
     table.store.clock.check()
     if table.schema is None:
         return KeyGenerator(KeyGeneratorConfig.of(properties, table.location.url))
@@ -286,12 +340,22 @@ def check_table(
     return generator
 
 
-def coordination_of(concurrency: ConcurrencyConfig) -> Coordination:
-    """Return the lock and the multi-writer settings of a pipeline."""
+def coordination_of(concurrency: ConcurrencyConfig, *, of_letters: bool = False) -> Coordination:
+    """Return the lock and the multi-writer settings of a pipeline.
+
+    Args:
+        concurrency: the settings.
+        of_letters: whether the dead-letter table is meant, which has its own lock.
+
+    Raises:
+        ConfigError: the value of an option of the lock cannot be found.
+    """
+    writers = concurrency.of_dead_letters() if of_letters else concurrency
     return Coordination(
-        lock_provider=concurrency.provider(),
+        lock_provider=concurrency.lock.provider,
         lock_expire_minutes=concurrency.lock.expire_minutes,
-        multi_writer=concurrency.multi_writer(),
+        lock_options=concurrency.lock.resolved(names_lock=not of_letters),
+        multi_writer=writers.multi_writer(),
     )
 
 
@@ -317,6 +381,57 @@ def check_partition_lifetime(table: OpenTable, lifetime: PartitionLifetimeConfig
     """
     if lifetime.days is not None:
         check_replaces_partitions(table.location.url, table.first_ring_count)
+
+
+def check_clustering(
+    config: PipelineConfig, table: OpenTable | None, index: BucketIndex | None
+) -> None:
+    """Check that the pipeline may cluster its table, if it is to do so.
+
+    Args:
+        config: the pipeline.
+        table: the table; None if it does not exist yet.
+        index: the index of the pipeline (``find_index``).
+
+    Raises:
+        Unsupported: the rows of the table must stay in their buckets.
+        InvalidConfig: the table has no rows yet, and would get buckets.
+    """
+    if not config.clustering.enabled:
+        return
+    if table is not None and table.schema is not None:
+        check_no_buckets(table)
+    elif index is not None:
+        message = (
+            "clustering.enabled: true, but the new table would get a bucket index, whose rows must "
+            "stay in their buckets; remove clustering, or create a table without buckets "
+            "(table.operation: insert, or table.partition_change: move)"
+        )
+        raise InvalidConfig(message)
+
+
+def check_log_compaction(config: PipelineConfig, table: OpenTable) -> None:
+    """Check that the pipeline may compact the logs of its table, if it is to do so.
+
+    Raises:
+        Unsupported: see ``check_logs_compactable``.
+    """
+    if config.compaction.logs is not None:
+        check_logs_compactable(table)
+
+
+def check_sort_columns(config: PipelineConfig, columns: pa.Schema) -> None:
+    """Check the columns by which a clustering sorts rows.
+
+    Args:
+        config: the pipeline.
+        columns: the columns of the table after the first batch.
+
+    Raises:
+        InvalidConfig: the table has no such column.
+        Unsupported: a column has a nested type.
+    """
+    check_sortable(with_meta_columns(columns), config.clustering.order(), config.table.path)
 
 
 def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:

@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from lakemark.storage.scratch import scratch_folder
+from sinks.hudi.collect import load_classes
 from streamer.session import plain_session
 
 _WITHIN_S = 120.0
@@ -37,7 +38,7 @@ def _batch(records: DataFrame, _: int) -> None:
     """Process a batch in both ways: with workers and a shuffle, and collected in the driver."""
     prepared = records.mapInArrow(_unchanged, records.schema)
     prepared.repartition(2, "value").mapInArrow(_unchanged, records.schema).collect()
-    records.selectExpr("cast(value as string)", "struct(value) as key").toPandas()
+    load_classes(records.sparkSession)
 
 
 def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

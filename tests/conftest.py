@@ -20,6 +20,7 @@ pytest_plugins = [
     "tests.fixtures.schema_registry",
     "tests.fixtures.spark",
     "tests.fixtures.storage",
+    "tests.fixtures.zookeeper",
     "tests.golden.shared_tables",
 ]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -36,13 +36,16 @@ from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare, ReadBatch
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
+from sinks.hudi.replay import LetterReplay
 from sinks.hudi.sink import HudiSink
 from sinks.reject_limit import RejectLimit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.raw_records import HEADERS, HEADERS_TYPE, HeaderColumn
 from transforms.record_converter import RecordConverter
 from transforms.rejects import REJECTS_SCHEMA
 from transforms.schema_text import parse_schema
+from transforms.tombstone_keys import TombstoneKey
 
 TOPIC = "orders"
 INDEX = BucketIndex(2, ("id",))
@@ -78,7 +81,7 @@ class InThisProcess:
         """Run like ``DriverExchange``, on an Arrow table."""
         records = cast(pa.Table, batch.records)
         self.attempts.append(records.num_rows)
-        return ReadBatch(records, LocalRunner(1)).run(batch, prepare, open_write)
+        return ReadBatch([records], LocalRunner(1)).run(batch, prepare, open_write)
 
 
 def _opened(
@@ -115,6 +118,8 @@ class JsonStream:
         duplicates: what an insert does with stored keys; None for upserts.
         limit: the limit of rejected records.
         ignores_tombstones: whether records without a value are ignored.
+        tombstone_key: the encoding of the Kafka keys of tombstones; None rejects tombstones.
+        header_columns: the headers that the pipeline stores in columns.
         opened: opens or creates each of the two tables.
         exchange: carries the records of a batch to the writer.
     """
@@ -138,6 +143,8 @@ class JsonStream:
     duplicates: Duplicates | None = None
     limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
     ignores_tombstones: bool = False
+    tombstone_key: TombstoneKey | None = None
+    header_columns: tuple[HeaderColumn, ...] = ()
     opened: Callable[[StorageLocation, TableSpec, MultiWriter | None], OpenTable] = _opened
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
@@ -160,12 +167,13 @@ class JsonStream:
             decoder,
             keys,
             self.ordering,
-            "raw" if moves else None,
+            "raw" if moves else self.tombstone_key,
             topic=self.topic,
             ignores_tombstones=ignoring,
             logs_deletes=self.table_type is TableType.MERGE_ON_READ,
             deletes_by_key=moves,
             inserts_only=self.duplicates is not None,
+            header_columns=self.header_columns,
         )
         table = self.opened(self.location, spec, self.multi_writer)
         if table.schema is not None:
@@ -177,16 +185,17 @@ class JsonStream:
         self.rows = TableWriter(table, converter.table_schema, settings)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
         spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
-        letters = self.opened(place, spec, self.multi_writer)
+        sharing = self.multi_writer and replace(self.multi_writer, non_blocking=False)
+        letters = self.opened(place, spec, sharing)
         settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
-        prepare = PrepareChunk(
+        self.prepare = PrepareChunk(
             converter=converter, row_index=self.index, reject_index=DEAD_LETTER_INDEX
         )
         self.sink = HudiSink(
             self.rows,
             self.rejects,
-            prepare,
+            self.prepare,
             self.limit,
             self.identity,
             self.partition_change,
@@ -194,18 +203,42 @@ class JsonStream:
         )
         self.sink.recover()
         known = self.sink.checkpoint()
-        self.offset = known.offsets[0] if known else 0
+        self.offset = known.offsets_by_partition[0] if known else 0
 
-    def write(self, records: Iterable[Record | Tombstone | None]) -> BatchResult:
-        """Write one batch."""
+    def write(
+        self,
+        records: Iterable[Record | Tombstone | None],
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> BatchResult:
+        """Write one batch, whose records all have the same headers."""
         batch = kafka_batch(self.topic, self.offset, records)
+        if headers:
+            raw = cast(pa.Table, batch.records)
+            listed = [{"key": name, "value": value} for name, value in headers]
+            column = pa.array([listed] * raw.num_rows, HEADERS_TYPE)
+            with_headers = cast(Any, raw.append_column(HEADERS, column))
+            batch = replace(batch, records=with_headers)
         result = self.sink.write(batch, self.exchange)
         self.offset = batch.end.offsets[0]
         return result
 
+    def replay(self, *, overwrites_newer: bool = False) -> LetterReplay:
+        """Return a replay of the dead letters with this pipeline."""
+        return LetterReplay(
+            self.rows,
+            self.rejects,
+            self.prepare,
+            topic=self.topic,
+            identity=self.identity,
+            partition_change=self.partition_change,
+            duplicates=self.duplicates,
+            overwrites_newer=overwrites_newer,
+            runner=LocalRunner(1),
+        )
+
     def compact(self) -> None:
         """Compact the file groups that have logs."""
-        self.rows.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+        self.rows.compact_if_due(CompactionPolicy(after_commits=1), LocalRunner(1))
 
     def read(self) -> dict[str, dict[str, object]]:
         """Read the rows by key with a new reader, without Hudi's columns and without nulls."""
@@ -219,8 +252,12 @@ class JsonStream:
 
     def reasons(self) -> dict[int, str]:
         """Return the reason of each dead letter by its offset."""
+        return {offset: row["reason"] for offset, row in self.letters().items()}
+
+    def letters(self) -> dict[int, dict[str, Any]]:
+        """Return each dead letter by its offset."""
         rows = open_table(self.rejects.table.location).scan().to_reader().read_all().to_pylist()
-        return {row["offset"]: row["reason"] for row in rows}
+        return {row["offset"]: row for row in rows}
 
 
 def kafka_batch(topic: str, start: int, records: Iterable[Record | Tombstone | None]) -> KafkaBatch:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakemark.config import keys
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import (
+    EXPRESSION_INDEX_PREFIX,
     SECONDARY_INDEX_PREFIX,
     MergeMode,
     TableProperties,
@@ -17,7 +18,13 @@ from lakemark.config.table_properties import (
 )
 from lakemark.config.table_spec import TableSpec
 from lakemark.index.bucket import BucketIndex
-from lakemark.metadata.index_definition import define_secondary_index
+from lakemark.metadata.expressions.indexed_expression import is_expression_index
+from lakemark.metadata.index_definition import (
+    IndexDefinition,
+    define_expression_index,
+    define_record_index,
+    define_secondary_index,
+)
 from lakemark.metadata.secondary_columns import is_secondary_index
 from lakemark.metadata.secondary_index import index_version
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
@@ -80,21 +87,36 @@ def make(
     table_type: TableType = TableType.MERGE_ON_READ,
     indexes: Sequence[str] = (),
     version: FormatVersion = FormatVersion.V9,
+    *,
+    partitioned: bool = False,
 ) -> None:
     """Create an empty table with a metadata table, which has these indexes.
 
-    A secondary index is named after its column.
+    A secondary index is named after its column, and an expression index ``of_<column>``, or
+    ``filters_of_<column>`` if it has bloom filters. ``partitioned`` is for a record index.
     """
     properties = spec(table_type, version=version).to_properties()
     for name in indexes:
         if is_secondary_index(name):
             column = name.removeprefix(SECONDARY_INDEX_PREFIX)
             define_secondary_index(storage, name, column, index_version(version), lambda: None)
+        elif is_expression_index(name):
+            define_expression_index(storage, _identity(name, version), lambda: None)
+    if partitioned:
+        define_record_index(storage, lambda: None, partitioned=True)
     if indexes:
         named = {**properties.values, keys.DROPPED_INDEXES: ",".join(indexes)}
         properties = TableProperties(named)
     storage.create(".hoodie/hoodie.properties", properties.to_bytes())
     keep_metadata_table(writer(storage).table)
+
+
+def _identity(name: str, version: FormatVersion) -> IndexDefinition:
+    """Return the definition of an expression index of a column itself."""
+    before, _, column = name.removeprefix(EXPRESSION_INDEX_PREFIX).partition("of_")
+    kind = "bloom_filters" if before else "column_stats"
+    options = {"expr": "identity"}
+    return IndexDefinition(name, kind, "identity", (column,), options, version.column_statistics)
 
 
 def writer(

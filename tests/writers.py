@@ -56,7 +56,7 @@ MORTAL_LEASE_S = 15.0
 #: Small, so that each service is often due. Archival keeps the instants that cleaning retains.
 COMPACTION = CompactionPolicy(4)
 CLEANING = CleaningPolicy(commits=6)
-ARCHIVAL = ArchivalPolicy(8, 12, delta_commits_to_compact=COMPACTION.every_delta_commits)
+ARCHIVAL = ArchivalPolicy(8, 12, delta_commits_to_compact=COMPACTION.after_commits)
 
 #: An actor fails before one of so many writes, that is, within three or four batches.
 _WRITES = 40

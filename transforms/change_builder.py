@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,56 +21,40 @@ from lakemark.schema.field_path import column_at, top_column
 from lakemark.write.change_table import change_table
 from lakemark.write.delete_marks import OPERATIONS
 from transforms.conversion_config import ConversionConfig
+from transforms.converted_batch import ConvertedBatch
 from transforms.decode.decode_result import DecodeResult, Indices
-from transforms.kafka_records import kafka_columns
+from transforms.expectations import Outcome
+from transforms.raw_records import kafka_columns, parts_of
+from transforms.reject_reason import RejectCode, RejectReason
 from transforms.rejects import Rejects, Stage
-from transforms.schema_request import RefusedRecord, SchemaRequest
+from transforms.schema_request import NO_REQUEST, RefusedRecord, SchemaRequest
 from transforms.steps.chain import TransformChain
 from transforms.tombstone_keys import TombstoneKeyDecoder
+from transforms.violations import Origin, ViolationCount, Violations
 from transforms.written_fields import SourceRecords
 
 Mask = npt.NDArray[np.bool_]
 
-_NO_REQUEST = SchemaRequest()
-
-_AMBIGUOUS_KEY = (
+_AMBIGUOUS_KEY = RejectReason(
+    RejectCode.AMBIGUOUS_KEY,
     f"the record key is ambiguous: a part of it is the text {NULL_PART} or {EMPTY_PART}, or "
     "contains ',field:' of the next part, so Apache Hudi would generate the same key for other "
-    "values"
+    "values",
 )
 _NO_DELETES = "is a delete, but table.operation is insert, which only adds rows; use upsert"
 _NO_KEYS = (
     "is a delete, but the table has automatic record keys, so lakemark cannot find the row to "
     "delete; delete rows by a condition (Table.delete)"
 )
-_UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertedBatch:
-    """The result of converting a batch.
-
-    Attributes:
-        changes: the changes, in the layout of ``lakemark.model.changes``. ``_hoodie_record_key``
-            and ``_hoodie_partition_path`` are filled; the other meta columns are null. Automatic
-            record keys are null, too, because they contain the instant of the commit.
-        rejects: the records that cannot be applied to the table.
-        request: the change of the table's schema that must be made first. The changes and rejects
-            are valid only if the request is empty.
-        arrivals: for each change, the position of its record in order of arrival, ascending. A
-            record that the transforms made several rows of has several changes.
-        ignored: the number of tombstones that were ignored, as configured, by partition of the
-            topic.
-        filtered: the number of records that the transforms dropped on purpose, by partition of the
-            topic.
-    """
-
-    changes: pa.Table
-    rejects: Rejects
-    arrivals: Indices
-    request: SchemaRequest = _NO_REQUEST
-    ignored: Mapping[int, int] = field(default_factory=dict)
-    filtered: Mapping[int, int] = field(default_factory=dict)
+_ENCODING_REMEDY = (
+    ", for example because it has a slash or more than 255 bytes; a new table with "
+    "table.url_encode: true encodes slashes and other special characters"
+)
+_UNKNOWN_OPERATION = RejectReason(
+    RejectCode.INVALID_VALUE,
+    f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}",
+    OPERATION,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +62,7 @@ class _Fault:
     """A reason to reject some rows."""
 
     rows: Mask
-    reason: str
+    reason: RejectReason
     stage: Stage
 
 
@@ -97,19 +81,22 @@ class ChangeBuilder:
         self._changes: list[pa.Table] = []
         self._arrivals: list[Indices] = []
         self._rejects: list[Rejects] = []
-        self._request = _NO_REQUEST
+        self._request = NO_REQUEST
         self._ignored: dict[int, int] = {}
         self._filtered: dict[int, int] = {}
+        self._violations: dict[int, ViolationCount] = {}
         #: The arrivals of the records that became upserts.
         self._upserts: Indices = np.empty(0, np.int64)
 
     def read_values(self) -> None:
         """Convert the records that have a value."""
         arrivals = np.flatnonzero(~self._is_tombstone)
-        values = self._records.column("value")
+        values, keys = self._records.column("value"), self._records.column("key")
         if len(arrivals) < len(values):
-            values = values.filter(pa.array(~self._is_tombstone))
-        decoded = self._config.value_decoder.decode(values)
+            values, keys = (one.filter(pa.array(~self._is_tombstone)) for one in (values, keys))
+        decoded = self._config.value_decoder.decode_records(values, keys)
+        if len(decoded.filtered):
+            self._filtered = self._count_by_part(arrivals[decoded.filtered])
         self._build_changes(decoded, values, arrivals)
         self._request = self._build_request(decoded, arrivals)
 
@@ -118,7 +105,8 @@ class ChangeBuilder:
     ) -> None:
         self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.DECODE)
         arrivals = arrivals[decoded.accepted]
-        config, columns = self._config, decoded.rows
+        config = self._config
+        columns, arrivals = self._reject_deletes_of_keys(decoded.rows, arrivals)
         if config.chain is not None:
             columns, arrivals = self._transform(config.chain, columns, arrivals)
         rows = self._to_rows(columns, arrivals)
@@ -130,9 +118,13 @@ class ChangeBuilder:
         kinds[is_deleted & lacks_ordering] = ChangeKind.COMMIT_TIME_DELETE
         faults = [
             _Fault(marks.find_unknown_operations(columns), _UNKNOWN_OPERATION, Stage.DECODE),
-            _Fault(is_deleted & config.inserts_only, f"the row {self._no_deletes}", Stage.DECODE),
-            self._missing_ordering_fault(lacks_ordering & ~is_deleted),
+            _Fault(is_deleted & config.inserts_only, self._no_delete("the row"), Stage.DECODE),
+            self._missing_ordering_fault(
+                lacks_ordering & (config.event_rules.needs_ordering | ~is_deleted)
+            ),
             self._unstorable_deletes_fault(rows, kinds),
+            *self._unavailable_faults(rows, arrivals, is_deleted),
+            *self._header_faults(arrivals, {one.name for one in self._config.header_columns}),
         ]
         if not config.keeps_absent_fields:
             self._upserts = self._add(rows, arrivals, kinds, faults)
@@ -142,6 +134,52 @@ class ChangeBuilder:
         written[is_deleted] = True
         faults += self._partition_faults_of_records(rows, origin)
         self._upserts = self._add(rows, arrivals, kinds, faults, written)
+
+    def _reject_deletes_of_keys(
+        self, columns: pa.Table, arrivals: Indices
+    ) -> tuple[pa.Table, Indices]:
+        """Reject the deletes whose partition is unknown; return the other rows.
+
+        The former row of an update is no such delete, because the event says that it moved.
+        """
+        rules = self._config.event_rules
+        if not rules.partition_columns:
+            return columns, arrivals
+        is_deleted = _to_mask(pc.fill_null(columns.column(IS_DELETED), False))
+        is_deleted &= ~np.isin(arrivals, arrivals[~is_deleted])
+        found = rules.find_deletes_of_keys(columns, is_deleted)
+        if not found.any():
+            return columns, arrivals
+        rejected = np.unique(arrivals[found])
+        reasons = [rules.unknown_partition] * len(rejected)
+        self._reject(rejected, reasons, Stage.PARTITION)
+        is_kept = ~np.isin(arrivals, rejected)
+        return columns.filter(pa.array(is_kept)), arrivals[is_kept]
+
+    def _unavailable_faults(
+        self, rows: pa.Table, arrivals: Indices, is_deleted: Mask
+    ) -> list[_Fault]:
+        """Find upserts with a value that the database did not send, and that nothing fills in."""
+        config = self._config
+        rules = config.event_rules
+        moved = ~is_deleted & np.isin(arrivals, arrivals[is_deleted])
+        found = rules.find_unavailable(rows, config.required_columns, moved)
+        return [
+            _Fault(mask & ~is_deleted, rules.unfilled(name), Stage.DECODE)
+            for name, mask in found.items()
+        ]
+
+    def _header_faults(self, arrivals: Indices, names: Set[str]) -> list[_Fault]:
+        """Find the records whose headers cannot fill the columns with these names."""
+        faults = []
+        for column in self._config.header_columns:
+            if column.name not in names:
+                continue
+            _, is_broken = column.texts(self._records, arrivals)
+            text = f"column {column.name!r}: the header {column.header!r} is not UTF-8"
+            reason = RejectReason(RejectCode.INVALID_VALUE, text, column.name)
+            faults.append(_Fault(is_broken, reason, Stage.DECODE))
+        return faults
 
     def _transform(
         self, chain: TransformChain, decoded: pa.Table, arrivals: Indices
@@ -155,16 +193,17 @@ class ChangeBuilder:
         rejected = np.array([*result.rejected], np.int64)
         self._reject(arrivals[rejected], [*result.rejected.values()], Stage.TRANSFORM)
         if len(result.filtered):
-            self._filtered = self._count_by_partition(arrivals[result.filtered])
+            counts = self._count_by_part(arrivals[result.filtered])
+            self._filtered = dict(Counter(self._filtered) + Counter(counts))
         rows = result.rows
         if IS_DELETED not in rows.column_names:
             marks = decoded.column(IS_DELETED).take(pa.array(result.origins))
             rows = rows.append_column(IS_DELETED, marks)
         return rows, arrivals[result.origins]
 
-    def _count_by_partition(self, arrivals: Indices) -> dict[int, int]:
-        partitions = self._records.column("partition").take(pa.array(arrivals))
-        return dict(Counter(partitions.to_pylist()))
+    def _count_by_part(self, arrivals: Indices) -> dict[int, int]:
+        parts = parts_of(self._records).take(pa.array(arrivals))
+        return dict(Counter(parts.to_pylist()))
 
     def read_tombstones(self) -> None:
         """Convert the records without a value to deletes; if they are ignored, only count them."""
@@ -174,14 +213,13 @@ class ChangeBuilder:
         if not len(arrivals):
             return
         if config.ignores_tombstones:
-            self._ignored = self._count_by_partition(arrivals)
+            self._ignored = self._count_by_part(arrivals)
             return
         if keys is None:
-            reason = (
-                "the value is null, but no tombstone key is configured to find the row to delete"
-            )
+            text = "the value is null, but no tombstone key is configured to find the row to delete"
+            reason = RejectReason(RejectCode.NULL_VALUE, text)
             if config.inserts_only:
-                reason = f"the value is null, so the record {self._no_deletes}"
+                reason = self._no_delete("the value is null, so the record")
             self._reject(arrivals, [reason] * len(arrivals), Stage.KEY)
             return
         texts = self._records.column("key").take(pa.array(arrivals))
@@ -198,15 +236,20 @@ class ChangeBuilder:
         arrivals = arrivals[accepted]
         rows = self._to_rows(columns, arrivals)
         kinds = np.full(len(arrivals), ChangeKind.COMMIT_TIME_DELETE, np.int8)
-        faults = []
+        identity = set(config.key_generator.config.record_key_fields)
+        if not config.deletes_by_key:
+            identity |= set(config.key_generator.config.partition_columns)
+        # A header that does not identify the row does not prevent its deletion.
+        faults = self._header_faults(arrivals, identity)
         if not config.deletes_by_key:
             texts = texts.take(pa.array(accepted))
-            faults = self._partition_faults_of_keys(rows, keys, texts)
+            faults += self._partition_faults_of_keys(rows, keys, texts)
         if order is not None:
             times = self._records.column("timestamp").take(pa.array(arrivals))
             rows = _with_column(rows, order.column.name, order.values(key_rows, times))
             kinds[:] = ChangeKind.DELETE
-            missing = f"no ordering value of {order.column.type} in {order.source}"
+            text = f"no ordering value of {order.column.type} in {order.source}"
+            missing = RejectReason(RejectCode.MISSING_ORDERING, text, order.column.name)
             faults.append(_Fault(self._find_missing_ordering(rows), missing, Stage.ORDERING))
             faults.append(self._unstorable_deletes_fault(rows, kinds))
         self._add(rows, arrivals, kinds, faults)
@@ -225,11 +268,13 @@ class ChangeBuilder:
             request=self._request,
             ignored=self._ignored,
             filtered=self._filtered,
+            violations=Violations(self._violations),
         )
 
-    @property
-    def _no_deletes(self) -> str:
-        return _NO_KEYS if self._config.has_automatic_keys else _NO_DELETES
+    def _no_delete(self, subject: str) -> RejectReason:
+        """Return why a delete is rejected in a pipeline that only inserts rows."""
+        why = _NO_KEYS if self._config.has_automatic_keys else _NO_DELETES
+        return RejectReason(RejectCode.DELETE_REFUSED, f"{subject} {why}")
 
     def _build_request(self, decoded: DecodeResult, arrivals: Indices) -> SchemaRequest:
         """Return the schema change that the records request.
@@ -240,7 +285,7 @@ class ChangeBuilder:
         requesting = arrivals[decoded.requesting]
         affected = np.union1d(requesting, np.array(sorted(refusals), np.int64))
         if not len(affected):
-            return _NO_REQUEST
+            return NO_REQUEST
         is_rejected = np.isin(affected, arrivals[decoded.rejected])
         wider_rows = self._find_rows_if_wider(affected[is_rejected])
         rows = np.union1d(np.intersect1d(affected, self._upserts), wider_rows)
@@ -264,9 +309,8 @@ class ChangeBuilder:
         return arrivals[rebuilt._upserts]
 
     def _refused_record(self, arrival: int, reason: str) -> RefusedRecord:
-        record = self._records.slice(arrival, 1).to_pylist()[0]
-        topic = record.get("topic") or self._config.topic or ""
-        return RefusedRecord(topic, record["partition"], record["offset"], reason)
+        origin = self._origin(arrival)
+        return RefusedRecord(origin.topic, origin.partition, origin.offset, reason)
 
     def _to_rows(self, decoded: pa.Table, arrivals: Indices) -> pa.Table:
         """Return the table's columns.
@@ -276,11 +320,14 @@ class ChangeBuilder:
         config = self._config
         columns = {name: decoded.column(name) for name in decoded.column_names}
         names = [config.kafka_prefix + name for name in config.kafka_columns]
-        is_every = config.chain is None and len(arrivals) == self._records.num_rows
+        is_every = np.array_equal(arrivals, np.arange(self._records.num_rows))
         values = kafka_columns(
             self._records, None if is_every else arrivals, config.kafka_columns, config.topic
         )
         columns |= dict(zip(names, values, strict=True))
+        columns |= {
+            one.name: one.texts(self._records, arrivals)[0] for one in config.header_columns
+        }
         if config.chain is not None:  # another writer may have widened columns of the table
             columns = {
                 name: _widen(values, self._table_schema, name) for name, values in columns.items()
@@ -303,7 +350,21 @@ class ChangeBuilder:
     def _missing_ordering_fault(self, rows: Mask) -> _Fault:
         fields = ", ".join(self._config.ordering_fields)
         is_fault = rows if fields else np.zeros_like(rows)
-        return _Fault(is_fault, f"the ordering value ({fields}) is null", Stage.ORDERING)
+        text = f"the ordering value ({fields}) is null"
+        reason = RejectReason(RejectCode.MISSING_ORDERING, text, fields)
+        return _Fault(is_fault, reason, Stage.ORDERING)
+
+    def _unordered_deletes_fault(self, kinds: npt.NDArray[np.int8]) -> _Fault:
+        """Find deletes that win against newer rows, if such deletes must be rejected."""
+        refuses = self._config.refuses_unordered_deletes
+        named = ", ".join(self._config.ordering_fields)
+        text = (
+            f"the delete has no ordering value ({named}), so it would also delete a newer row of "
+            "its key; replay it with --overwrite-newer, or give tombstones an ordering value with "
+            "decode.tombstone_ordering"
+        )
+        reason = RejectReason(RejectCode.UNORDERED_DELETE, text, named)
+        return _Fault((kinds == ChangeKind.COMMIT_TIME_DELETE) & refuses, reason, Stage.ORDERING)
 
     def _unstorable_deletes_fault(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> _Fault:
         """Find deletes that no log can store.
@@ -317,28 +378,34 @@ class ChangeBuilder:
             deletes = rows.filter(pa.array(ordered))
             for name in fields:
                 found[ordered] |= find_too_wide_for_deletes(column_at(deletes, name))
-        reason = (
-            f"the ordering value ({', '.join(fields)}) of a delete has more than 15 digits before "
-            "or after the point, which Hudi's logs cannot store"
+        named = ", ".join(fields)
+        text = (
+            f"the ordering value ({named}) of a delete has more than 15 digits before or after the "
+            "point, which Hudi's logs cannot store"
         )
+        reason = RejectReason(RejectCode.ORDERING_TOO_LONG, text, named)
         return _Fault(found, reason, Stage.ORDERING)
 
     def _partition_faults_of_keys(
         self, rows: pa.Table, keys: TombstoneKeyDecoder, texts: pa.ChunkedArray
     ) -> list[_Fault]:
-        """Find tombstones whose key lacks a partition field.
+        """Find tombstones whose key or headers lack a partition field.
 
-        A field that is explicitly null means the default partition.
+        A field that is explicitly null in the key means the default partition.
         """
         faults = []
+        headers = {one.name: one.header for one in self._config.header_columns}
         for name in self._config.key_generator.config.partition_columns:
             is_missing = _to_mask(column_at(rows, name).is_null())
             nulls = np.flatnonzero(is_missing)
-            if len(nulls):
+            if name not in headers and len(nulls):
                 some = texts.take(pa.array(nulls))
                 absent = [keys.find_absent(some, one) for one in self._config.key_sources(name)]
                 is_missing[nulls] = np.any(absent, axis=0)
-            reason = f"Kafka key: partition field {name!r} is missing"
+            text = f"Kafka key: partition field {name!r} is missing"
+            if name in headers:
+                text = f"partition field {name!r}: the header {headers[name]!r} is missing or null"
+            reason = RejectReason(RejectCode.MISSING_PARTITION, text, name)
             faults.append(_Fault(is_missing, reason, Stage.PARTITION))
         return faults
 
@@ -351,7 +418,9 @@ class ChangeBuilder:
         return [
             _Fault(
                 config.written_fields.find_absent(rows, origin, top_column(name, rows.schema)),
-                f"partition field {name!r} is missing",
+                RejectReason(
+                    RejectCode.MISSING_PARTITION, f"partition field {name!r} is missing", name
+                ),
                 Stage.PARTITION,
             )
             for name in config.key_generator.config.partition_columns
@@ -367,18 +436,23 @@ class ChangeBuilder:
     ) -> Indices:
         """Add the rows that have a key, a partition and none of the faults; reject the others.
 
+        The rules judge the upserts among these rows, and may also reject some of them.
+
         Returns:
             The arrivals of the added upserts.
         """
         generator = self._config.key_generator
         keys, paths = self._record_keys(rows), generator.partition_paths(rows)
         fields = generator.config
-        no_key = f"the record key ({', '.join(fields.record_key_fields)}) is null or empty"
+        key_fields = ", ".join(fields.record_key_fields)
+        no_key = RejectReason(
+            RejectCode.MISSING_KEY, f"the record key ({key_fields}) is null or empty", key_fields
+        )
         partition_fields = ", ".join(fields.partition_fields)
-        no_path = (
-            f"the value of {partition_fields} cannot name a folder, for example because it has a "
-            "slash or more than 255 bytes; a new table with table.url_encode: true encodes slashes "
-            "and other special characters"
+        no_path = RejectReason(
+            RejectCode.INVALID_PARTITION,
+            fields.no_path_reason + ("" if fields.slash_separated_dates else _ENCODING_REMEDY),
+            partition_fields,
         )
         is_valid, lacks_path = np.ones(len(arrivals), np.bool_), _to_mask(paths.is_null())
         lacks_key = _to_mask(keys.is_null()) & (not self._config.has_automatic_keys)
@@ -389,20 +463,73 @@ class ChangeBuilder:
             _Fault(lacks_key, no_key, Stage.KEY),
             _Fault(_to_mask(generator.find_ambiguous_keys(rows)), _AMBIGUOUS_KEY, Stage.KEY),
             *faults,
+            self._unordered_deletes_fault(kinds),
             _Fault(lacks_path, no_path, Stage.PARTITION),
+            *self._find_dots(paths),
         ):
-            found = np.flatnonzero(fault.rows & is_valid)
-            rejected = arrivals[found]
-            if self._config.chain is not None and len(found):  # a record may have several rows
-                rejected = np.unique(rejected)
-                found = np.flatnonzero(np.isin(arrivals, rejected))
-            self._reject(rejected, [fault.reason] * len(rejected), fault.stage)
-            is_valid[found] = False
+            self._reject_rows(fault, arrivals, is_valid)
+        if self._config.rules:
+            rows = self._judge(rows, arrivals, is_valid, kinds == ChangeKind.UPSERT)
         changes = self._to_changes(rows, keys, paths, kinds, written)
         self._changes.append(changes if is_valid.all() else changes.filter(pa.array(is_valid)))
         self._arrivals.append(arrivals[is_valid])
         upserts: Indices = arrivals[is_valid & (kinds == ChangeKind.UPSERT)]
         return upserts
+
+    def _find_dots(self, paths: pa.Array | pa.ChunkedArray) -> list[_Fault]:
+        """Find the rows whose partition cannot have files in a partitioned record index."""
+        if not self._config.rejects_dots:
+            return []
+        fields = ", ".join(self._config.key_generator.config.partition_fields)
+        reason = RejectReason(
+            RejectCode.INVALID_PARTITION,
+            f"the value of {fields} has a dot, but the table has a partitioned record index, whose "
+            "files cannot be named after such a partition; a record index of the whole table "
+            "allows dots",
+            fields,
+        )
+        has_dot = pc.fill_null(pc.match_substring(paths, "."), False)
+        return [_Fault(_to_mask(has_dot), reason, Stage.PARTITION)]
+
+    def _reject_rows(self, fault: _Fault, arrivals: Indices, is_valid: Mask) -> None:
+        """Reject the records of the valid rows that have a fault; their rows are no longer valid.
+
+        A record with a faulty row is rejected whole. It has several rows if a step explodes it, if
+        an event changes several rows, or if an update moves a row.
+        """
+        found = np.flatnonzero(fault.rows & is_valid)
+        if not len(found):
+            return
+        rejected = np.unique(arrivals[found])
+        found = np.flatnonzero(np.isin(arrivals, rejected))
+        self._reject(rejected, [fault.reason] * len(rejected), fault.stage)
+        is_valid[found] = False
+
+    def _judge(
+        self, rows: pa.Table, arrivals: Indices, is_valid: Mask, is_upsert: Mask
+    ) -> pa.Table:
+        """Judge the valid upserts by each rule; return the rows with the values that rules change.
+
+        A rule judges the rows as the rules before it left them, without those that they rejected.
+        """
+        for position, rule in enumerate(self._config.rules):
+            judged = is_valid & is_upsert
+            if not judged.any():
+                break
+            violating = rule.find_violations(rows) & judged
+            if not violating.any():
+                continue
+            origin = self._origin(int(arrivals[violating][0]))
+            self._violations[position] = ViolationCount(int(violating.sum()), origin)
+            if rule.outcome is Outcome.DEAD_LETTER:
+                fault = _Fault(violating, rule.reason, Stage.EXPECT)
+                self._reject_rows(fault, arrivals, is_valid)
+            elif rule.outcome is Outcome.SET_NULL:
+                rows = rule.repair(rows, violating)
+        return rows
+
+    def _origin(self, arrival: int) -> Origin:
+        return Origin.of(self._records, arrival, self._config.topic)
 
     def _record_keys(self, rows: pa.Table) -> pa.Array:
         if self._config.has_automatic_keys:
@@ -424,10 +551,12 @@ class ChangeBuilder:
             bits = everything if written is None else pack(written)
         return change_table(rows, keys, paths, kinds, self._config.ordering_fields, bits)
 
-    def _reject(self, indices: Indices, reasons: Sequence[str], stage: Stage) -> None:
+    def _reject(self, indices: Indices, reasons: Sequence[RejectReason], stage: Stage) -> None:
         if len(indices):
+            values = self._records.column("value").take(pa.array(indices))
+            schema_ids = self._config.value_decoder.schema_ids(values)
             rejects = Rejects.from_records(
-                self._records, indices, reasons, stage, self._config.topic
+                self._records, indices, reasons, stage, self._config.topic, schema_ids
             )
             self._rejects.append(rejects)
 

@@ -17,12 +17,16 @@ from lakemark.model.written_columns import written_field
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.schema.table_columns import check_columns
 from lakemark.write.delete_marks import DeleteMarks
+from transforms.change_event_rules import ChangeEventRules
 from transforms.decode.decoder import ColumnDecoder
-from transforms.kafka_records import KafkaColumn, kafka_fields
+from transforms.expectations import Rule
+from transforms.raw_records import HeaderColumn, KafkaColumn, kafka_fields
 from transforms.steps.chain import TransformChain
 from transforms.tombstone_keys import TombstoneKey, TombstoneKeyDecoder
 from transforms.tombstone_ordering import TombstoneOrdering
 from transforms.written_fields import WrittenFields
+
+NO_EVENT_RULES = ChangeEventRules()
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,18 @@ class ConversionConfig:
         deletes_by_key: whether a delete finds its row in any partition, by the record key alone.
             Then a delete needs no partition, and its partition path is not used.
         inserts_only: whether deletes are rejected, because the stream only inserts rows.
+        refuses_unordered_deletes: whether deletes without an ordering value are rejected, because
+            they would also delete a newer row of their key.
+        rejects_dots: whether a record is rejected if its partition path has a dot, because the
+            table has a partitioned record index (``lakemark.metadata.partition_shards``).
         columns: the columns of the table, if their number or order differs from that of the
             records' columns. Columns that records do not fill are null. None means the records'
             own columns.
         chain: the steps between decoding and record keys; None if there are none. With a chain,
             key, partition, ordering and delete marks are columns of its output.
+        rules: the rules that judge the rows, in order.
+        event_rules: what change events of a database must contain.
+        header_columns: headers of the Kafka records that become columns, after ``kafka_columns``.
 
     Raises:
         InvalidConfig: a name or type is not valid in a table; two columns have the same name; a
@@ -69,6 +80,7 @@ class ConversionConfig:
             tombstones cannot be ordered as configured; the table has partial rows and also columns
             that mark deletes; a setting cannot be combined with a chain; or there are no record key
             fields, but the stream does not only insert rows.
+        InvalidRule: a rule does not fit the columns of the table.
     """
 
     decoder: ColumnDecoder
@@ -85,8 +97,13 @@ class ConversionConfig:
     logs_deletes: bool = False
     deletes_by_key: bool = False
     inserts_only: bool = False
+    refuses_unordered_deletes: bool = False
+    rejects_dots: bool = False
     columns: pa.Schema | None = None
     chain: TransformChain | None = None
+    rules: tuple[Rule, ...] = ()
+    event_rules: ChangeEventRules = NO_EVENT_RULES
+    header_columns: tuple[HeaderColumn, ...] = ()
 
     def __post_init__(self) -> None:
         if self.chain is not None:
@@ -106,6 +123,22 @@ class ConversionConfig:
             self.key_generator.record_keys(empty)
         self.key_generator.partition_paths(empty)
         _ = self.tombstone_keys
+        for rule in self.rules:
+            rule.check(self.table_schema, self.required_columns)
+
+    @property
+    def required_columns(self) -> frozenset[str]:
+        """The columns that decide where a row is written, which row wins, or what is deleted."""
+        keys, schema = self.key_generator.config, self.table_schema
+        marker = () if self.delete_marker is None else (self.delete_marker.field,)
+        names = (
+            *keys.record_key_fields,
+            *keys.partition_columns,
+            *(one.stored_column for one in keys.expressions),
+            *self.ordering_fields,
+            *marker,
+        )
+        return frozenset(top_column(name, schema) for name in (*names, IS_DELETED, OPERATION))
 
     def _check_chain(self, chain: TransformChain) -> None:
         """Check the settings that depend on the columns of the records, which a chain changes.
@@ -169,7 +202,8 @@ class ConversionConfig:
         if self.columns is not None:
             return self.columns
         kafka = kafka_fields(self.kafka_columns, self.kafka_prefix)
-        columns = pa.schema([*self.row_schema, *kafka])
+        headers = [one.field for one in self.header_columns]
+        columns = pa.schema([*self.row_schema, *kafka, *headers])
         expressions = self.key_generator.config.expressions
         return check_columns(with_expression_columns(columns, expressions))
 
@@ -308,6 +342,7 @@ class ConversionConfig:
         return frozenset(self.table_schema.names) - {
             *self.decoder.rows_schema.names,
             *kafka,
+            *(one.name for one in self.header_columns),
             *computed,
         }
 

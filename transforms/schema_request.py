@@ -79,3 +79,6 @@ class SchemaRequest:
             else:
                 sightings.append((tuple(path), kind_named(kind)))
         return cls(frozenset(sightings), refused)
+
+
+NO_REQUEST = SchemaRequest()

@@ -1,9 +1,12 @@
 """Decodes the Kafka keys of tombstones, which identify the row to delete.
 
 raw    the UTF-8 text of the key is the value of the only record key field: ``42``
-json   the key is an object with the fields of record key and partition: ``{"id": 42, "day": "x"}``
+json   the key is an object with the fields of record key and partition: ``{"id": 42, "day": "x"}``;
+       if the values are JSON with a schema's id in front, keys may also have one
 avro   the key is an Avro record with these fields, in the framing of the values; if there is only
        one field, the key may also be the value of this field alone
+protobuf
+       the key is a message of Protocol Buffers with these fields, with its schema's id in front
 
 Texts are converted to the type of the field by the rules of ``transforms.decode.json``.
 """
@@ -24,17 +27,24 @@ from lakemark.errors import InvalidConfig
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_decoding import group_by_schema
 from transforms.decode.avro_framing import WriterSchema
+from transforms.decode.confluent_header import header_ids, without_headers
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.envelopes.connect_keys import without_schema
+from transforms.decode.envelopes.event_decoder import EventDecoder
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_presence import find_present
 from transforms.decode.json_scanner import parse
+from transforms.decode.json_schema import JsonSchemaDecoder
 from transforms.decode.json_screening import find_utf8
+from transforms.decode.protobuf.decoder import ProtobufDecoder
+from transforms.decode.protobuf.framing import WriterMessage
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.reject_reason import RejectCode, RejectReason
 
 Mask = npt.NDArray[np.bool_]
 
-TombstoneKey = Literal["raw", "json", "avro"]
+TombstoneKey = Literal["raw", "json", "avro", "protobuf"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +54,14 @@ class TombstoneKeyDecoder:
     Attributes:
         kind: the encoding of the keys.
         decoder: a decoder that has only these columns.
+        may_have_schema: whether keys may be JSON of Kafka Connect, which has a schema.
+        may_have_header: whether keys may be JSON after the id of their schema in a registry.
     """
 
     kind: TombstoneKey
     decoder: ColumnDecoder
+    may_have_schema: bool = False
+    may_have_header: bool = False
 
     @classmethod
     def for_table(
@@ -90,13 +104,16 @@ class TombstoneKeyDecoder:
             fields_of_key.append(ordering_field)
         schema = pa.schema(fields_of_key)
         aliases = {a: c for a, c in values.policy.aliases.items() if c in schema.names}
-        return cls(kind, _key_decoder(kind, values, schema, SchemaPolicy(aliases=aliases)))
+        decoder = _key_decoder(kind, values, schema, SchemaPolicy(aliases=aliases))
+        may_have_schema = kind in ("raw", "json") and isinstance(values, EventDecoder)
+        may_have_header = kind == "json" and isinstance(values, JsonSchemaDecoder)
+        return cls(kind, decoder, may_have_schema, may_have_header)
 
     def decode(self, keys: pa.Array | pa.ChunkedArray) -> DecodeResult:
         """Decode keys to rows of the key columns. Invalid keys are rejected and cause no errors."""
+        keys = self._without_schema(keys)
         if self.kind != "raw":
             return _prefix_reasons(self.decoder.decode(keys))
-        keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
         is_text = find_utf8(keys) & (pc.binary_length(keys).fill_null(0).to_numpy() > 0)
         texts = pc.if_else(pa.array(is_text), keys, None).cast(pa.string())
         field = self.decoder.schema.field(0)
@@ -115,10 +132,12 @@ class TombstoneKeyDecoder:
         path = [name] if name in schema.names else name.split(".")
         aliases = self.decoder.policy.aliases
         top_names = [path[0], *(alias for alias, column in aliases.items() if column == path[0])]
-        keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-        keys = keys.cast(pa.binary())
+        keys = self._without_schema(keys)
         if isinstance(self.decoder, AvroDecoder):
             return _find_absent_in_avro(self.decoder, keys, [[top, *path[1:]] for top in top_names])
+        if isinstance(self.decoder, ProtobufDecoder):
+            paths = [[top, *path[1:]] for top in top_names]
+            return _find_absent_in_messages(self.decoder, keys, paths)
         if len(path) == 1:
             absent: Mask = ~np.any([find_present(keys, top) for top in top_names], axis=0)
             return absent
@@ -128,19 +147,36 @@ class TombstoneKeyDecoder:
             [not any(_has_field(one, path) for path in paths) for one in objects], np.bool_
         )
 
+    def _without_schema(self, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+        keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        keys = keys.cast(pa.binary())
+        if self.may_have_header:  # a JSON text does not begin with the byte 0
+            is_framed = pa.array(header_ids(byte_strings(keys)) >= 0)
+            return pc.if_else(is_framed, without_headers(keys), keys)
+        if not self.may_have_schema:
+            return keys
+        return without_schema(keys, as_text=self.kind == "raw")
+
     def _decode_strings(self, texts: pa.Array) -> DecodeResult:
         accepted = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
         rejected = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))
         rows = pa.table([texts.drop_null()], schema=self.decoder.schema)
-        reasons = ["the Kafka key is null, empty or not UTF-8"] * len(rejected)
+        text = "the Kafka key is null, empty or not UTF-8"
+        reasons = [RejectReason(RejectCode.INVALID_MESSAGE, text)] * len(rejected)
         return DecodeResult(rows=rows, accepted=accepted, rejected=rejected, reasons=reasons)
 
 
 def _key_decoder(
     kind: TombstoneKey, values: ColumnDecoder, schema: pa.Schema, policy: SchemaPolicy
 ) -> ColumnDecoder:
+    if kind == "protobuf":
+        if not isinstance(values, ProtobufDecoder):
+            message = "tombstone keys are protobuf, but values are not; use raw or json"
+            raise InvalidConfig(message)
+        return replace(values, schema=schema, rescue_column=None, policy=policy)
     if kind != "avro":
         return JsonDecoder(schema, epoch_unit=values.epoch_unit, policy=policy)
+    values = values.events if isinstance(values, EventDecoder) else values
     if not isinstance(values, AvroDecoder):
         message = "tombstone keys are avro, but values are not; use raw or json"
         raise InvalidConfig(message)
@@ -172,6 +208,18 @@ def _find_absent_in_avro(
     return absent
 
 
+def _find_absent_in_messages(
+    decoder: ProtobufDecoder, keys: pa.Array, paths: Sequence[Sequence[str]]
+) -> Mask:
+    """Return which keys are messages of a type that has none of the fields."""
+    absent = np.ones(len(keys), np.bool_)
+    for group in decoder.groups(keys):
+        if isinstance(group.message, WriterMessage):
+            root = group.message.type.arrow
+            absent[group.indices] = not any(_schema_has_field(root, path) for path in paths)
+    return absent
+
+
 def _schema_has_field(written: pa.DataType, path: Sequence[str]) -> bool:
     for name in path:
         if not pa.types.is_struct(written) or written.get_field_index(name) < 0:
@@ -181,7 +229,7 @@ def _schema_has_field(written: pa.DataType, path: Sequence[str]) -> bool:
 
 
 def _prefix_reasons(decoded: DecodeResult) -> DecodeResult:
-    reasons = [f"Kafka key: {reason}" for reason in decoded.reasons]
+    reasons = [reason.with_prefix("Kafka key") for reason in decoded.reasons]
     return DecodeResult(
         rows=decoded.rows, accepted=decoded.accepted, rejected=decoded.rejected, reasons=reasons
     )

@@ -67,7 +67,7 @@ def pipeline_tree(task: Task) -> dict[str, dict[str, object]]:
         "ordering": table.ordering,
         "buckets": table.buckets,
     }
-    tree["compaction"] = {"every_delta_commits": table.compact_every}
+    tree["compaction"] = {"after_commits": table.compact_every}
     tree["spark"]["conf"] = {"spark.driver.memory": task.driver_memory}
     return tree
 

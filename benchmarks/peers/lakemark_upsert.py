@@ -41,6 +41,8 @@ def main() -> None:
         )
         rows = ds.dataset(task.rows_path, format="parquet")
         table.bulk_insert(rows.scanner().to_reader(), sort="global")
+        if task.name == "lookup":
+            table.create_index("record_index")
 
     write = create if arguments.create else upsert
     reading = change_each(task.name, task.tables, write, _sums, os.getpid())

@@ -19,6 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.wrapped_functions import replace_functions
+
 #: The function of each step: its module, and its name in the module.
 STEPS = {
     "receive the records from Spark": ("sinks.hudi.collect", "collect"),
@@ -76,13 +78,7 @@ class StepTimes:
 
 def main() -> None:
     times = StepTimes(Path(sys.argv.pop(1)))
-    for step, (module, name) in STEPS.items():
-        # Replaced before other modules import the function by its name.
-        owner: Any = import_module(module)
-        *classes, last = name.split(".")
-        for each in classes:
-            owner = getattr(owner, each)
-        setattr(owner, last, times.measure(step, getattr(owner, last)))
+    replace_functions(STEPS, times.measure)
     sys.argv[0] = "lakemark"
     sys.exit(import_module("lakemark.__main__").main())
 

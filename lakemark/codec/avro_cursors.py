@@ -12,10 +12,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakemark.codec.avro_walk import LONGEST_DECIMAL
-from lakemark.codec.byte_strings import ByteStrings, byte_strings
+from lakemark.codec.byte_strings import byte_ranges, byte_strings
 from lakemark.errors import CorruptData
 
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -134,13 +133,8 @@ class Cursors:
         self._check(
             (lengths >= 0) & (lengths <= self._ends - self.at), self.at, "a string inside its row"
         )
-        # First build a column of the values and the gaps between them, which needs no copy. Then
-        # take every second row: the values.
-        bounds = np.empty(2 * len(self), np.int64)
-        bounds[0::2], bounds[1::2] = self.at, self.at + lengths
-        self.at = bounds[1::2].copy()
-        with_gaps = ByteStrings(self._data, bounds if len(self) else np.zeros(1, np.int64))
-        return pc.take(with_gaps.to_arrow(), pa.array(np.arange(0, len(bounds), 2)))
+        starts, self.at = self.at, self.at + lengths
+        return byte_ranges(self._data, starts, lengths)
 
     def next_items(self, rows: Rows, left: npt.NDArray[np.int64]) -> Rows:
         """Return the rows whose array has another item, after one item of each row was read.

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.codec.murmur2 import Murmur2
+from lakemark.codec.utf16_order import TO_UTF16_ORDER, utf16_order
 from lakemark.errors import CorruptData, InvalidRecords, Unsupported
 
 BLOOM_FILTER = "org.apache.hudi.bloomfilter"
@@ -167,7 +168,7 @@ class BloomFilterBuilder:
             return
         low, high = _key_range(keys)
         if self._range is not None:
-            ordered = sorted([low, high, *self._range], key=_utf16_order)
+            ordered = sorted([low, high, *self._range], key=utf16_order)
             low, high = ordered[0], ordered[-1]
         self._range = (low, high)
 
@@ -339,21 +340,11 @@ def _row_bytes(bits: int) -> int:
     return _HEADER.size + (bits + 7) // 8
 
 
-#: Translates the bytes of UTF-8 so that they sort like UTF-16 units, which Java compares.
-#: In UTF-16, U+E000 to U+FFFF come after all characters that have four bytes in UTF-8. So their
-#: first bytes, EE and EF, are replaced by bytes that are greater than F4.
-_TO_UTF16_ORDER = bytes(range(0xEE)) + b"\xf8\xf9" + bytes(range(0xF0, 0x100))
-
-
-def _utf16_order(key: bytes) -> bytes:
-    return key.translate(_TO_UTF16_ORDER)
-
-
 def _key_range(keys: ByteStrings) -> tuple[bytes, bytes]:
     """Return the smallest and the largest key in Java's order."""
     data = keys.data
     if data.max() >= 0xF0:
-        data = np.frombuffer(_TO_UTF16_ORDER, np.uint8)[data]
+        data = np.frombuffer(TO_UTF16_ORDER, np.uint8)[data]
     ordered = pc.min_max(ByteStrings(data, keys.offsets).to_arrow())
     low, high = ordered["min"].as_py(), ordered["max"].as_py()
     if data is not keys.data:

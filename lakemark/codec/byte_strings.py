@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 class ByteStrings(NamedTuple):
@@ -49,6 +50,47 @@ class ByteStrings(NamedTuple):
                 ByteStrings(self.data[offsets[0] : offsets[-1]], offsets - offsets[0]),
             )
             first = end
+
+
+def byte_ranges(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    is_null: npt.NDArray[np.bool_] | None = None,
+) -> pa.LargeBinaryArray:
+    """Return parts of a buffer as a column.
+
+    Args:
+        data: contains the parts.
+        starts: the position of each part; any position for a part of no bytes.
+        lengths: how many bytes each part has.
+        is_null: which cells are null; None if none is.
+    """
+    reach = np.maximum.accumulate(np.where(lengths > 0, starts + lengths, 0))
+    starts = np.where(lengths > 0, starts, reach)
+    if not np.all(starts[1:] >= reach[:-1]):
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        column = ByteStrings(gather(data, starts, lengths), offsets).to_arrow()
+        return column if is_null is None else pc.if_else(pa.array(~is_null), column, None)
+    # First build a column of the parts and the gaps between them, which needs no copy. Then take
+    # every second string: the parts.
+    bounds = np.zeros(max(1, 2 * len(starts)), np.int64)
+    if len(starts):
+        bounds[0::2], bounds[1::2] = starts, starts + lengths
+    with_gaps = ByteStrings(data, bounds).to_arrow()
+    return with_gaps.take(pa.array(np.arange(0, 2 * len(starts), 2), mask=is_null))
+
+
+def gather(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    """Return the bytes of parts of a buffer, one part after the other."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    gathered: npt.NDArray[np.uint8] = data[
+        np.repeat(starts - ends + lengths, lengths) + np.arange(total)
+    ]
+    return gathered
 
 
 def byte_strings(values: pa.Array | pa.ChunkedArray) -> ByteStrings:

@@ -102,8 +102,16 @@ SOURCE_START = "lakemark.source.start"
 SOURCE_LOST = "lakemark.source.lost"
 #: Numbers of records of the batch that were written and rejected, as JSON.
 AUDIT = "lakemark.audit"
+#: The number of dead letters whose rows the commit contains; absent if it is no replay.
+REPLAYED = "lakemark.replayed"
 #: A hash of the configuration of the pipeline's transforms; absent if there are none.
 TRANSFORM = "lakemark.transform"
+#: The rules of the pipeline, and how many rows of the batch violated each, as JSON; absent if the
+#: pipeline has no rules.
+EXPECTATIONS = "lakemark.expectations"
 #: The source positions up to which each streamer of the table has read, as JSON.
 CHECKPOINTS = "lakemark.checkpoints"
 WRITER_ID = "lakemark.writer.id"
+#: A parameter of the strategy in the plan of a clustering, with the value ``true``: the process
+#: that made the plan also executes it. So if the process has died, lakemark executes the plan.
+EXECUTED_AT_ONCE = "lakemark.clustering.executed.at.once"

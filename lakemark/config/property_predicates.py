@@ -159,9 +159,19 @@ def lacks_partition_types(properties: TableProperties, value: str) -> bool:
     return properties.lacks_partition_types
 
 
-def extracts_slashes(properties: TableProperties, value: str) -> bool:
-    """Return whether the partition extractor parses slash-separated dates."""
-    return value.strip().rpartition(".")[2] in _SLASH_EXTRACTORS
+def has_unwritable_dates(properties: TableProperties, value: str) -> bool:
+    """Return whether the key generators of Apache Hudi 1.2.0 separate dates in different ways.
+
+    They agree only if there is one partition field, and folders have no names: with others, the
+    key generator of an upsert and that of a bulk insert create different folders for one value.
+    """
+    return properties.slash_separated_dates and not properties.folders_are_values
+
+
+def extracts_unstored_slashes(properties: TableProperties, value: str) -> bool:
+    """Return whether only the partition extractor shows that dates are slash-separated."""
+    extracts = value.strip().rpartition(".")[2] in _SLASH_EXTRACTORS
+    return extracts and not properties.slash_separated_dates
 
 
 def _merges_unknown(properties: TableProperties) -> bool:

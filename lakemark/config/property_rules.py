@@ -18,12 +18,13 @@ from lakemark.config.merge_settings import PAYLOAD_CLASSES, PartialUpdateMode
 from lakemark.config.property_predicates import (
     MAINTAINED,
     drops_unreadable_columns,
-    extracts_slashes,
+    extracts_unstored_slashes,
     formats_with_old_options,
     has_bloom_filters_without_meta_columns,
     has_cdc_without_meta_columns,
     has_other_parser,
     has_unknown_expressions,
+    has_unwritable_dates,
     has_unwritable_time,
     has_unwritable_virtual_keys,
     is_another_layout,
@@ -42,7 +43,7 @@ from lakemark.config.property_predicates import (
     names_unmaintained,
 )
 from lakemark.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
-from lakemark.config.table_properties import SECONDARY_INDEX_PREFIX
+from lakemark.config.table_properties import EXPRESSION_INDEX_PREFIX, SECONDARY_INDEX_PREFIX
 from lakemark.config.time_folders import stored_unit, stored_zone
 from lakemark.config.time_pattern import TimePattern
 from lakemark.model.format_version import WRITTEN, FormatVersion
@@ -228,29 +229,32 @@ _KEYS_AND_PARTITIONS = (
     ),
     _honoured(keys.HIVE_STYLE_PARTITIONING, "must equal the pipeline's"),
     _honoured(keys.URL_ENCODE_PARTITIONING, "must equal the pipeline's"),
-    _ignored(
+    _honoured(
         keys.SLASH_SEPARATED_DATES,
-        "values are read from the rows, not from the path",
+        "dates are in yyyy/MM/dd folders; must equal the pipeline's",
         Refusal(
             _WRITE,
-            "`true`",
-            is_true,
-            "but lakemark does not write dates as yyyy/MM/dd folders, so a key would get a second "
-            "row in another folder",
+            "`true` with Hive-style folders, with several partition columns, or with another key "
+            "generator than `SIMPLE` and `COMPLEX`",
+            has_unwritable_dates,
+            "but with Hive-style folders, several partition columns or this key generator, Apache "
+            "Hudi writes one value to different folders, so a key would get a second row",
             _ANOTHER_PATH,
         ),
     ),
     _ignored(
         keys.PARTITION_EXTRACTOR_CLASS,
-        "it parses paths for catalogs; Apache Hudi 1.2 does not store the property above, so only "
-        "this one shows that dates are slash-separated",
+        "it parses paths for catalogs; only tables that Apache Hudi created by SQL store the "
+        "property above, so that in others only this one shows that dates are slash-separated",
         Refusal(
             _WRITE,
-            "extractors of slash-separated dates",
-            extracts_slashes,
-            "but lakemark does not write dates as yyyy/MM/dd folders, so a key would get a second "
-            "row in another folder",
-            _ANOTHER_PATH,
+            "extractors of slash-separated dates, unless the property above is `true`",
+            extracts_unstored_slashes,
+            f"but {keys.SLASH_SEPARATED_DATES} is not stored, so writers do not know whether dates "
+            "are in yyyy/MM/dd folders",
+            f"if the folders are yyyy/MM/dd and the rows have yyyy-MM-dd, store "
+            f"{keys.SLASH_SEPARATED_DATES}=true in .hoodie/hoodie.properties; otherwise write with "
+            "Apache Hudi, or write to another path",
         ),
     ),
     _honoured(
@@ -474,11 +478,13 @@ _INDEXES = (
         "metadata table is not read",
         Refusal(
             _MAINTAIN,
-            f"partitions other than {', '.join(f'`{name}`' for name in MAINTAINED)} and, with "
-            f"`record_index` and from table version 8 on, `{SECONDARY_INDEX_PREFIX}…`",
+            f"partitions other than {', '.join(f'`{name}`' for name in MAINTAINED)} and, from "
+            f"table version 8 on, `{EXPRESSION_INDEX_PREFIX}…` and, with `record_index`, "
+            f"`{SECONDARY_INDEX_PREFIX}…`",
             names_unmaintained,
-            f"but lakemark updates only {', '.join(MAINTAINED)} and, in tables with a record index "
-            f"from version 8 on, {SECONDARY_INDEX_PREFIX}… with each commit",
+            f"but lakemark updates only {', '.join(MAINTAINED)} and, from version 8 on, "
+            f"{EXPRESSION_INDEX_PREFIX}… and, in tables with a record index, "
+            f"{SECONDARY_INDEX_PREFIX}… with each commit",
             f"{_DROP_INDEX}, or {_DROP_METADATA_TABLE}",
         ),
     ),

@@ -44,6 +44,11 @@ MAINTAINED_INDEXES = ("bloom_filters", "record_index")
 SECONDARY_INDEX_PREFIX = "secondary_index_"
 
 
+#: The prefix of partitions with expression indexes, which lakemark updates, too, if it computes the
+#: expressions.
+EXPRESSION_INDEX_PREFIX = "expr_index_"
+
+
 class TableType(StrEnum):
     """Decides how changes are stored; the values are the stored names."""
 
@@ -278,8 +283,11 @@ class TableProperties:
         """Whether each folder of a partition path is the value of one partition field.
 
         False if no key generator is stored, because the writer may have used a different one from
-        the inferred one.
+        the inferred one. Slash-separated dates are in several folders, and their values are known
+        only if there is one partition field, and no Hive-style folders.
         """
+        if self.slash_separated_dates and (self.hive_style or len(self.partition_fields) > 1):
+            return False
         if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & self.values.keys():
             return False
         kind = find_implemented(self.key_generator)
@@ -294,6 +302,15 @@ class TableProperties:
     def url_encode(self) -> bool:
         """Whether special characters of a partition value are written ``%XX``."""
         return _flag(self.values.get(keys.URL_ENCODE_PARTITIONING))
+
+    @property
+    def slash_separated_dates(self) -> bool:
+        """Whether the rows of the partition value ``2026-01-02`` are in ``2026/01/02``.
+
+        Tables without partitions may have the property, too. It then has no effect.
+        """
+        stored = _flag(self.values.get(keys.SLASH_SEPARATED_DATES))
+        return stored and bool(self.partition_fields)
 
     @property
     def populates_meta_columns(self) -> bool:
@@ -346,8 +363,10 @@ class TableProperties:
         if not self.names_metadata_table:
             listed = _csv(self.values.get(keys.DROPPED_INDEXES))
         maintained = [name for name in MAINTAINED_INDEXES if name in listed]
-        if "record_index" in listed and self.version >= FormatVersion.V8:
-            maintained += sorted(name for name in listed if name.startswith(SECONDARY_INDEX_PREFIX))
+        if self.version >= FormatVersion.V8:
+            secondary = (SECONDARY_INDEX_PREFIX,) if "record_index" in listed else ()
+            prefixes = (EXPRESSION_INDEX_PREFIX, *secondary)
+            maintained += sorted(name for name in listed if name.startswith(prefixes))
         return tuple(maintained)
 
     def with_metadata_partitions(self, partitions: Iterable[str]) -> TableProperties:
@@ -486,6 +505,7 @@ def new_table_properties(
     merging: Mapping[str, str] = MappingProxyType({}),
     version: FormatVersion = FormatVersion.V9,
     *,
+    slash_separated_dates: bool = False,
     meta_columns: bool = True,
     cdc: LoggingMode | None = None,
 ) -> TableProperties:
@@ -505,6 +525,7 @@ def new_table_properties(
         url_encode: whether special characters of a partition value are written ``%XX``.
         merging: other properties about merging, see ``merge_request.merge_properties``.
         version: version of the table.
+        slash_separated_dates: whether the folders of a date are ``yyyy/MM/dd``.
         meta_columns: whether rows store Hudi's meta columns.
         cdc: what is logged for CDC queries; None if the table does not support them.
     """
@@ -527,6 +548,7 @@ def new_table_properties(
             keys.BASE_FILE_FORMAT: "PARQUET",
             keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
             keys.URL_ENCODE_PARTITIONING: str(url_encode).lower(),
+            **(_SLASH_SEPARATED if slash_separated_dates else {}),
             keys.DROP_PARTITION_COLUMNS: "false",
             keys.CDC_ENABLED: str(cdc is not None).lower(),
             **({} if cdc is None else {keys.CDC_LOGGING_MODE: cdc}),
@@ -594,6 +616,12 @@ def metadata_table_properties(data: TableProperties) -> TableProperties:
         }
     )
 
+
+#: The extractor is what Apache Hudi stores with it, and what its catalogs parse paths with.
+_SLASH_SEPARATED = {
+    keys.SLASH_SEPARATED_DATES: "true",
+    keys.PARTITION_EXTRACTOR_CLASS: "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor",
+}
 
 _ENTRY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")

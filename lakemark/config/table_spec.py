@@ -46,6 +46,7 @@ class TableSpec:
             (``lakemark.config.merge_request``).
         hive_style: whether folders are named ``field=value``.
         url_encode: whether special characters of a partition value are written ``%XX``.
+        slash_separated_dates: whether the folders of a date are ``yyyy/MM/dd``.
         partial_update: decides which values of the winner come from the other record.
         unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
         delete_marker: column and text that mark a data row as a delete, in addition to Hudi's
@@ -69,6 +70,7 @@ class TableSpec:
     merge_mode: MergeMode | None = None
     hive_style: bool = False
     url_encode: bool = False
+    slash_separated_dates: bool = False
     partial_update: PartialUpdateMode | None = None
     unavailable_value: str | None = None
     delete_marker: DeleteMarker | None = None
@@ -149,6 +151,7 @@ class TableSpec:
             self.url_encode,
             merge_properties(merging, self._request.payload_class, self.version),
             self.version,
+            slash_separated_dates=self.slash_separated_dates,
             meta_columns=self.meta_columns,
             cdc=self.cdc,
         )
@@ -169,6 +172,10 @@ class TableSpec:
             **self._merging_and_found(properties),
             "hive_style": (self.hive_style, properties.hive_style),
             "url_encode": (self.url_encode, properties.url_encode),
+            "slash_separated_dates": (
+                self.slash_separated_dates,
+                properties.slash_separated_dates,
+            ),
             "meta_columns": (self.meta_columns, properties.populates_meta_columns),
         }
         if self.cdc is not None:

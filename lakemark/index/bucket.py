@@ -1,7 +1,8 @@
 """The bucket index: the hash of a record key decides the file group of the record.
 
 bucket   (List.hashCode(values of the hash fields) & 0x7FFFFFFF) % bucket_count
-file id  <bucket, eight digits>-<rest of a UUID>-0; one file group per partition and bucket
+file id  <bucket, eight digits>-<rest of a UUID>-0; one file group per partition and bucket.
+         Non-blocking writers use a fixed rest, so that they create the same file group
 
 The values of the hash fields are parsed from the record key, as in Hudi. A key without a ``,`` or
 without a ``:`` is one value. Any other key is split as ``f1:v1,f2:v2``. The table's properties do
@@ -35,6 +36,8 @@ _MAX_BUCKET_COUNT = 100_000_000
 
 #: The folder with the files of bucket indexes that have more than one bucket count.
 HASHING_FOLDER = ".hoodie/.bucket_index"
+
+_SHARED_FILE_ID = re.compile(r"[0-9]{8}-0000-0000-0000-[0-9]{12}-0")
 
 _NAMESPACE = uuid.UUID("6a4c5ef7-92a9-5b0f-8f6c-1d1f4f0f3b52")
 
@@ -111,7 +114,10 @@ class BucketIndex:
         return np.concatenate([np.empty(0, np.int32), *hashes]) & np.int32(0x7FFFFFFF)
 
     def tag(
-        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+        self,
+        groups: Sequence[SearchedGroup],
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str,
     ) -> npt.NDArray[np.int32]:
         """See ``Index.tag``. No file is read, because the hash of a key decides.
 
@@ -192,6 +198,24 @@ def file_id(bucket: int, partition_path: str, instant: str, table_name: str) -> 
     assert 0 <= bucket < _MAX_BUCKET_COUNT, bucket
     name = "\0".join([table_name, partition_path, instant, str(bucket)])
     return f"{bucket:08d}{str(uuid.uuid5(_NAMESPACE, name))[8:]}-0"
+
+
+def shared_file_id(bucket: int, number: int = 0) -> str:
+    """Return the file id that all non-blocking writers choose for the file group of a bucket.
+
+    Source: ``BucketIdentifier.newBucketFileIdForNBCC`` of Apache Hudi 1.2.0, whose number is 0.
+
+    Args:
+        bucket: number of the bucket.
+        number: how many file groups of the bucket with such a file id were replaced.
+    """
+    assert 0 <= bucket < _MAX_BUCKET_COUNT, bucket
+    return f"{bucket:08d}-0000-0000-0000-{number:012d}-0"
+
+
+def is_shared_file_id(file_id: str) -> bool:
+    """Return whether ``shared_file_id`` returns this file id for some bucket and number."""
+    return _SHARED_FILE_ID.fullmatch(file_id) is not None
 
 
 def bucket_of(file_id: str) -> int:

@@ -23,7 +23,10 @@ class Index(Protocol):
     """Tags record keys with the file groups to which they belong."""
 
     def tag(
-        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+        self,
+        groups: Sequence[SearchedGroup],
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str,
     ) -> npt.NDArray[np.int32]:
         """Return for each key the position of its file group in ``groups``, or ``NEW_KEY``.
 
@@ -31,8 +34,9 @@ class Index(Protocol):
         ``NEW_KEY``, or the group to which a hash index assigns the key.
 
         Args:
-            groups: all file groups of one partition.
+            groups: all file groups of the partition.
             record_keys: the keys, not null; a key may occur more than once.
+            partition_path: the partition.
 
         Raises:
             SnapshotChanged: a file of a group was deleted.
@@ -46,7 +50,10 @@ class NewKeysIndex:
     """Tags every key as new without a search, for inserts; an ``Index``."""
 
     def tag(
-        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+        self,
+        groups: Sequence[SearchedGroup],
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str,
     ) -> npt.NDArray[np.int32]:
         """See ``Index.tag``."""
         return np.full(len(record_keys), NEW_KEY, np.int32)

@@ -1,7 +1,8 @@
 """Skips the file groups of queries that an index of the metadata table does not name.
 
 The record index has the file group of each record key. So a query for record keys, such as ``id in
-('a', 'b')``, reads only the file groups of these keys. A secondary index has the record keys of
+('a', 'b')``, reads only the file groups of these keys. A partitioned record index is searched in
+each partition of the query. A secondary index has the record keys of
 each value of a column. So a query that demands values of the column, such as ``note = 'a'``, reads
 only the file groups of their record keys.
 
@@ -11,7 +12,7 @@ Source: ``RecordLevelIndexSupport`` and ``SecondaryIndexSupport`` of Apache Hudi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
@@ -44,26 +45,34 @@ class IndexedGroups:
     Attributes:
         storage: the table's root.
         is_merge_on_read: whether the table is merge-on-read.
-        find_groups: returns the file groups with the keys or values; None if they are too many.
+        find_groups: returns the file groups with the keys or values in some partitions, and perhaps
+            those in other partitions; None if they are too many or unknown.
     """
 
     storage: Storage
     is_merge_on_read: bool
-    find_groups: Callable[[], frozenset[FileGroupId] | None]
+    find_groups: Callable[[frozenset[str]], frozenset[FileGroupId] | None]
+    _found: dict[frozenset[str], frozenset[FileGroupId] | None] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def select(self, slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
         """See ``GroupIndex.select``."""
-        if self._may_lack_keys(one.group.file_id for one in slices) or self._groups is None:
+        if self._may_lack_keys(one.group.file_id for one in slices):
             return slices
-        return [one for one in slices if one.group in self._groups]
+        groups = self._groups_in(one.group.partition_path for one in slices)
+        return slices if groups is None else [one for one in slices if one.group in groups]
 
     def select_files(self, files: pa.Table) -> pa.Table:
         """See ``GroupIndex.select_files``."""
         file_ids = parse_file_ids(files.column("name"))
-        if self._may_lack_keys(pc.unique(file_ids).to_pylist()) or self._groups is None:
+        if self._may_lack_keys(pc.unique(file_ids).to_pylist()):
             return files
-        found = [f"{one.partition_path}{_SEPARATOR}{one.file_id}" for one in self._groups]
         paths = files.column("partition_path")
+        groups = self._groups_in(pc.unique(paths).to_pylist())
+        if groups is None:
+            return files
+        found = [f"{one.partition_path}{_SEPARATOR}{one.file_id}" for one in groups]
         names = pc.binary_join_element_wise(paths, file_ids, _SEPARATOR)
         return files.filter(pc.is_in(names, value_set=pa.array(found, pa.string())))
 
@@ -75,47 +84,76 @@ class IndexedGroups:
         """Whether the table has files of a bucket index with more than one bucket count."""
         return bool(self.storage.list_tree(HASHING_FOLDER))
 
-    @cached_property
-    def _groups(self) -> frozenset[FileGroupId] | None:
-        return self.find_groups()
+    def _groups_in(self, paths: Iterable[str]) -> frozenset[FileGroupId] | None:
+        """Return the file groups in some partitions; groups of more partitions are kept."""
+        wanted = frozenset(paths)
+        known = next((one for one in self._found if wanted <= one), None)
+        if known is None:
+            known = wanted
+            self._found[wanted] = self.find_groups(wanted)
+        return self._found[known]
 
 
-def groups_of_keys(metadata: MetadataTable, record_keys: pa.Array) -> frozenset[FileGroupId]:
+def groups_of_keys(
+    metadata: MetadataTable, record_keys: pa.Array, partition_paths: Collection[str]
+) -> frozenset[FileGroupId] | None:
     """Return the file groups in which the record index locates these keys.
+
+    The result is None if a partitioned index has no file groups for one of the partitions. The
+    index was then damaged, or dropped since the table was opened.
+
+    Args:
+        metadata: the metadata table, which has a record index.
+        record_keys: the keys.
+        partition_paths: the partitions to search, which have rows. A record index of the whole
+            table is searched for all partitions at once.
 
     Raises:
         SnapshotChanged: the index was changed in the meantime; plan the query again.
         CorruptData: the index is damaged.
     """
-    located = RecordIndex(metadata).lookup(record_keys)
+    index = RecordIndex(metadata)
+    if index.is_partitioned and not index.series.keys() >= set(partition_paths):
+        return None
+    located = index.lookup(record_keys, partition_paths)
     paths, file_ids = (located.column(name).to_pylist() for name in ("partition_path", "file_id"))
     return frozenset(map(FileGroupId, paths, file_ids))
 
 
 def groups_of_values(
-    metadata: MetadataTable, texts: Mapping[str, frozenset[str | None]]
+    metadata: MetadataTable,
+    texts: Mapping[str, frozenset[str | None]],
+    partition_paths: Collection[str],
 ) -> frozenset[FileGroupId] | None:
     """Return the file groups with some values of each column; None if the values are too common.
 
     Args:
-        metadata: the metadata table, which has a record index.
+        metadata: the metadata table, which has a record index of the whole table.
         texts: for each partition with a secondary index, the texts of the demanded values. None is
             a null.
+        partition_paths: as for ``groups_of_keys``.
 
     Raises:
         SnapshotChanged, CorruptData: as for ``groups_of_keys``.
     """
-    found = [_groups_of(metadata, partition, some) for partition, some in texts.items()]
+    found = [
+        _groups_of(metadata, partition, some, partition_paths) for partition, some in texts.items()
+    ]
     known = [groups for groups in found if groups is not None]
     return frozenset.intersection(*known) if known else None
 
 
 def _groups_of(
-    metadata: MetadataTable, partition: str, texts: Iterable[str | None]
+    metadata: MetadataTable,
+    partition: str,
+    texts: Iterable[str | None],
+    partition_paths: Collection[str],
 ) -> frozenset[FileGroupId] | None:
     found = SecondaryIndex(metadata, partition).lookup(texts)
     record_keys = found.column("record_key").combine_chunks()
-    return None if len(record_keys) > _MAX_LOCATED_KEYS else groups_of_keys(metadata, record_keys)
+    if len(record_keys) > _MAX_LOCATED_KEYS:
+        return None
+    return groups_of_keys(metadata, record_keys, partition_paths)
 
 
 def texts_of(values: Collection[object], kind: pa.DataType) -> frozenset[str | None] | None:

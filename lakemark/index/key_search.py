@@ -7,7 +7,7 @@ for the remaining keys, and only the columns that this merge needs are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from lakemark.codec.bloom import (
     TYPE_CODE,
     BloomFilter,
 )
-from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import read_footer
 from lakemark.read.file_group_reader import FileGroupReader
@@ -49,6 +49,13 @@ class SearchedGroup:
     def partition_path(self) -> str:
         """The partition path of the group."""
         return self.readable.group.partition_path
+
+    def with_log(self, log: LogFile) -> SearchedGroup:
+        """Return the group with a further log, which is newer than the logs that it has."""
+        readable, current = (
+            replace(one, logs=(*one.logs, log)) for one in (self.readable, self.current)
+        )
+        return SearchedGroup(readable, current)
 
     @property
     def to_rewrite(self) -> FileSlice | None:
@@ -106,6 +113,57 @@ def find_keys_live_after(
     return _find_live(reader, group, keys, changes)
 
 
+def rows_after_compaction(
+    reader: FileGroupReader, group: SearchedGroup, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Yield the rows that a pending compaction will add or change in some of the columns.
+
+    A compaction drops deletes, so a row that lost to a delete may return, and a row that won
+    against a later one may lose to it. Together with the rows that queries read now, these are the
+    rows of ``merge_both_states``.
+
+    Args:
+        reader: reader of the table.
+        group: the file group.
+        columns: the columns of the rows, among them the record key.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: as for ``find_live_keys``.
+    """
+    if group.to_rewrite is None or not group.current.logs:
+        return
+    keys = _collect_keys([reader.read_changed_keys(group.current)])
+    now, later = merge_both_states(reader, group, keys, columns)
+    known = _rows_of(now, columns)
+    for rows in later:
+        yield rows.select(list(columns)).filter(_is_changed(rows, known))
+
+
+def merge_both_states(
+    reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array, columns: Sequence[str]
+) -> list[Iterable[pa.Table]]:
+    """Return the rows of some keys now and, if one is pending, after a compaction.
+
+    The rows of both differ where merging is not associative, and where the compaction drops a
+    delete.
+
+    Args:
+        reader: reader of the table.
+        group: the file group.
+        record_keys: the keys.
+        columns: the columns that the rows must have; they may have more.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: as for ``find_live_keys``.
+    """
+    stored = reader.stored_rows(group.readable, record_keys, columns)
+    now = reader.merge_rows(stored, group.readable.logs, record_keys, columns)
+    if group.to_rewrite is None:
+        return [now]
+    compacted = reader.merge_rows(stored, group.to_rewrite.logs, record_keys, columns)
+    return [now, reader.merge_rows(compacted, group.current.logs, record_keys, columns)]
+
+
 def exclude_absent_keys(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
     """Return the keys that a base file may contain, as its key range and Bloom filter show.
 
@@ -150,6 +208,25 @@ def _find_live(
         base = reader.merge_keys(group.to_rewrite, keys)
         found.append(reader.merge_keys(group.current, keys, changes, base))
     return _collect_keys(found)
+
+
+def _rows_of(found: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table | None:
+    tables = [rows.select(list(columns)) for rows in found]
+    return pa.concat_tables(tables) if tables else None
+
+
+def _is_changed(rows: pa.Table, known: pa.Table | None) -> pa.ChunkedArray | pa.Array:
+    """Return for each row whether its record key has no known row with the same values."""
+    if known is None:
+        return pa.repeat(pa.scalar(value=True), rows.num_rows)
+    at = pc.index_in(rows.column(RECORD_KEY), value_set=known.column(RECORD_KEY))
+    is_same = pc.is_valid(at)
+    for name in known.column_names:
+        value, other = rows.column(name), known.column(name).take(at)
+        both_null = pc.and_(pc.is_null(value), pc.is_null(other))
+        is_equal = pc.fill_null(pc.equal(value, other), fill_value=False)
+        is_same = pc.and_(is_same, pc.or_(is_equal, both_null))
+    return pc.invert(is_same)
 
 
 def _collect_keys(found: Iterable[Iterable[pa.Table]]) -> pa.Array:

@@ -57,7 +57,10 @@ class LookupIndex:
     runner: Runner
 
     def tag(
-        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+        self,
+        groups: Sequence[SearchedGroup],
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str,
     ) -> npt.NDArray[np.int32]:
         """See ``Index.tag``."""
         keys = _distinct(record_keys)
@@ -184,7 +187,6 @@ def _stored_twice(key: str, one: SearchedGroup, other: SearchedGroup) -> Refused
     file_ids = " and ".join(group.readable.group.file_id for group in (one, other))
     return Refused(
         f"record key {key!r} is in two file groups of partition {one.partition_path!r}, "
-        f"{file_ids}; lakemark would change only one of the "
-        "rows, so nothing was written; remove the duplicate with Apache Hudi (CALL "
-        "repair_deduplicate), then write again"
+        f"{file_ids}; lakemark would change only one of the rows, so nothing was written; delete "
+        "the rows that are too many (Table.delete), then write again"
     )

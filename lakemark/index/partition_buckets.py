@@ -133,6 +133,13 @@ def delete_partition_buckets(storage: Storage, instant: str) -> None:
     storage.delete([config_path(instant)])
 
 
+def delete_partition_buckets_before(storage: Storage, end: str) -> None:
+    """Delete the bucket counts of all replace commits before a time, but not the first counts."""
+    found = storage.list_folder(CONFIGS_FOLDER)[1]
+    named = ((one.path, one.name.removesuffix(_SUFFIX)) for one in found)
+    storage.delete([path for path, instant in named if FIRST_INSTANT < instant < end])
+
+
 def config_path(instant: str) -> str:
     """Return the path of the file with the bucket counts after an instant."""
     return f"{CONFIGS_FOLDER}/{instant}{_SUFFIX}"

@@ -2,17 +2,20 @@
 
 The keys of a whole batch are looked up at once, and no data file is read. A key is unique in the
 whole table. So if rows do not move (``lakemark.index.global_keys``), a change of a key whose row is
-in another partition is refused, because it would give the key a second row.
+in another partition is refused, because it would give the key a second row. With a partitioned
+record index, a key is unique only within a partition, as with the lookup index
+(``lakemark.index.lookup``). Then the keys of each partition are looked up in the partition.
 
 The index has no deleted keys. So if a merge-on-read table has only the delete of a key in a log, a
 later change of the key goes to a base file as a new key, even if its event is older than the
 delete. Apache Hudi's index RECORD_INDEX does the same. Source:
-``SparkMetadataTableGlobalRecordLevelIndex`` of Apache Hudi 1.2.0.
+``SparkMetadataTableGlobalRecordLevelIndex``, ``SparkMetadataTableRecordLevelIndex`` of Apache Hudi
+1.2.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +23,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.errors import Refused
+from lakemark.errors import CorruptData, HudiError, Refused
 from lakemark.index.index import NEW_KEY
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.stored_keys import StoredKeys
+from lakemark.metadata.partition_shards import has_no_series
 from lakemark.metadata.record_index import RecordIndex
 
 #: Separates a partition path from a file id; neither contains this character.
@@ -50,12 +54,18 @@ class RecordLevelIndex:
     locations: pa.Table
 
     @classmethod
-    def of(cls, index: RecordIndex, record_keys: pa.Array | pa.ChunkedArray) -> RecordLevelIndex:
+    def of(
+        cls,
+        index: RecordIndex,
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str | None = None,
+    ) -> RecordLevelIndex:
         """Look up the keys of a batch.
 
         Args:
             index: the record index as of the timeline on which the commit is based.
             record_keys: the keys, not null; a key may occur more than once.
+            partition_path: the partition of the keys, if the record index is partitioned.
 
         Raises:
             SnapshotChanged: the metadata table was compacted in the meantime.
@@ -64,7 +74,8 @@ class RecordLevelIndex:
         distinct = pc.unique(record_keys)
         if isinstance(distinct, pa.ChunkedArray):
             distinct = distinct.combine_chunks()
-        return cls(index.lookup(distinct).combine_chunks())
+        paths = None if partition_path is None else [partition_path]
+        return cls(index.lookup(distinct, paths).combine_chunks())
 
     def stored_keys(self, groups: Sequence[SearchedGroup]) -> StoredKeys:
         """Return the file groups of the keys, in any partition.
@@ -87,7 +98,10 @@ class RecordLevelIndex:
         return StoredKeys(groups, self.locations["record_key"].combine_chunks(), numbers)
 
     def tag(
-        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+        self,
+        groups: Sequence[SearchedGroup],
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str,
     ) -> npt.NDArray[np.int32]:
         """See ``Index.tag``; all keys must be among those that were looked up.
 
@@ -99,15 +113,52 @@ class RecordLevelIndex:
         is_stored = rows != NEW_KEY
         ids = pa.array([group.readable.group.file_id for group in groups], pa.string())
         known = np.asarray(_index_in(self.locations["file_id"], ids))
-        path = groups[0].partition_path if groups else None
-        is_here = np.asarray(pc.equal(self.locations["partition_path"], path or ""))
+        is_here = np.asarray(pc.equal(self.locations["partition_path"], partition_path))
         found = np.where(is_here, known, NEW_KEY)[rows[is_stored]]
         if (found == NEW_KEY).any():
             at = rows[is_stored][found == NEW_KEY][0]
-            raise _not_here(self.locations.slice(int(at), 1).to_pylist()[0], path)
+            raise _not_here(self.locations.slice(int(at), 1).to_pylist()[0], partition_path)
         tags = np.full(len(rows), NEW_KEY, np.int32)
         tags[is_stored] = found
         return tags
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedRecordLevelIndex:
+    """The locations of keys that are unique only within a partition; an ``Index``.
+
+    Attributes:
+        index: the record index as of the timeline on which the commit is based.
+        refusal: returns the error for an index that is damaged or was dropped, given the reason.
+    """
+
+    index: RecordIndex
+    refusal: Callable[[str], HudiError]
+
+    def tag(
+        self,
+        groups: Sequence[SearchedGroup],
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str,
+    ) -> npt.NDArray[np.int32]:
+        """See ``Index.tag``.
+
+        Raises:
+            UnreadLocation: the index locates a key in a file group that queries do not read.
+            SnapshotChanged, CorruptData: as for ``RecordLevelIndex.of``.
+            HudiError: see ``refusal``. Without the file groups of the partition in the index, each
+                key would look new, and get a second row.
+        """
+        try:
+            is_indexed = partition_path in self.index.series
+        except CorruptData as error:
+            raise self.refusal(str(error)) from error
+        if not is_indexed and groups:
+            raise self.refusal(has_no_series(partition_path))
+        if not is_indexed:
+            return np.full(len(record_keys), NEW_KEY, np.int32)
+        found = RecordLevelIndex.of(self.index, record_keys, partition_path)
+        return found.tag(groups, record_keys, partition_path)
 
 
 def _index_in(values: pa.Array | pa.ChunkedArray, among: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -119,16 +170,15 @@ def _index_in(values: pa.Array | pa.ChunkedArray, among: pa.Array | pa.ChunkedAr
     return pc.fill_null(found, NEW_KEY)
 
 
-def _not_here(location: Mapping[str, str], path: str | None) -> UnreadLocation:
+def _not_here(location: Mapping[str, str], path: str) -> UnreadLocation:
     key, stored = location["record_key"], location["partition_path"]
     if stored == path:
         return _not_read(location)
     return UnreadLocation(
-        f"record key {key!r} has a row in partition {stored!r}, and a change has it in "
-        f"{'a new' if path is None else 'the'} partition{'' if path is None else f' {path!r}'}; "
-        "keys of a table with a record index are unique in the whole table, so nothing was "
-        "written; open the table with partition_change='move' to move the row, or correct the "
-        "partition of the change"
+        f"record key {key!r} has a row in partition {stored!r}, and a change has it in the "
+        f"partition {path!r}; keys of a table with a record index are unique in the whole table, "
+        "so nothing was written; open the table with partition_change='move' to move the row, or "
+        "correct the partition of the change"
     )
 
 

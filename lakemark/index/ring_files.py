@@ -95,6 +95,17 @@ def delete_rings(storage: Storage, instant: str) -> None:
             storage.delete(gone)
 
 
+def delete_rings_before(storage: Storage, end: str) -> None:
+    """Delete the hash rings of all clusterings before a time; partitions keep their first ring.
+
+    Markers are deleted first; see ``delete_rings``.
+    """
+    found = storage.list_tree(RINGS_FOLDER)
+    for suffix in (COMPLETED_SUFFIX, RING_SUFFIX):
+        named = [(one.path, one.name.removesuffix(suffix)) for one in found if suffix in one.name]
+        storage.delete([path for path, instant in named if FIRST_INSTANT < instant < end])
+
+
 def create_ring(storage: Storage, ring: HashRing) -> HashRing:
     """Store the first ring of a partition, and return the ring that is then stored.
 

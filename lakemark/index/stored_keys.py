@@ -78,7 +78,10 @@ class StoredKeys:
         return np.append(self.numbers, np.int32(NEW_KEY))[rows]
 
     def tag(
-        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+        self,
+        groups: Sequence[SearchedGroup],
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str,
     ) -> Positions:
         """See ``Index.tag``; all keys must be among those that were searched."""
         here = {group.readable.group: position for position, group in enumerate(groups)}

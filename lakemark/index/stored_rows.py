@@ -52,8 +52,9 @@ _OTHER_KEYS = (
     "write to another path, or with Apache Hudi"
 )
 _OTHER_PATHS = (
-    "lakemark does not write such paths, for example slash-separated dates, values with a slash, "
-    "or times in a format that the writer's settings define; write to another path, or with Apache "
+    "lakemark does not write such paths, for example values with a slash, slash-separated dates "
+    "that the property hoodie.datasource.write.slash.separated.date.partitioning does not show, or "
+    "times in a format that the writer's settings define; write to another path, or with Apache "
     "Hudi"
 )
 _OTHER_VALUES = (

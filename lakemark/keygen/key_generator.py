@@ -37,6 +37,7 @@ from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_expressions import compute_expressions, find_valueless
 from lakemark.keygen.partition_path import partition_paths
+from lakemark.keygen.slash_separated_dates import date_paths
 from lakemark.keygen.time_folder_names import time_folder_names
 
 #: Placeholders for a part of a complex key that is null or an empty string.
@@ -60,8 +61,8 @@ class KeyGeneratorConfig:
         kind: stored type of the key generator; if None, it is inferred from the fields, as in Hudi.
         hive_style: whether partition folders are named ``field=value``.
         url_encode: whether special characters of partition values are written ``%XX``.
-        slashes_nest: whether a ``/`` in a partition value creates nested folders; otherwise such a
-            record is invalid.
+        slash_separated_dates: whether the folders of a date are ``yyyy/MM/dd``
+            (``lakemark.keygen.slash_separated_dates``).
         bare_lone_key: whether COMPLEX with one record key field writes the value without the name
             of the field.
         time_folders: how times are formatted; None if no partition field is a formatted time.
@@ -74,7 +75,7 @@ class KeyGeneratorConfig:
     kind: KeyGeneratorType | None = None
     hive_style: bool = False
     url_encode: bool = False
-    slashes_nest: bool = False
+    slash_separated_dates: bool = False
     bare_lone_key: bool = False
     time_folders: TimeFolders | None = None
     time_fields: frozenset[str] = frozenset()
@@ -92,6 +93,13 @@ class KeyGeneratorConfig:
             message = (
                 f"{kind} takes one record key field and one partition field; use {_SINGLE[kind]}"
             )
+        elif self.slash_separated_dates and not self._may_separate_dates:
+            message = (
+                f"slash-separated dates need {KeyGeneratorType.SIMPLE} or "
+                f"{KeyGeneratorType.COMPLEX} with one partition field, and no Hive-style folders, "
+                f"but the key generator is {kind} of {list(self.partition_fields)}, and hive_style "
+                f"is {self.hive_style}"
+            )
         else:
             return
         raise InvalidConfig(message)
@@ -100,6 +108,11 @@ class KeyGeneratorConfig:
     def effective_kind(self) -> KeyGeneratorType:
         """The type of the key generator: ``kind``, or the type that Hudi infers from the fields."""
         return self.kind or infer_key_generator(self.record_key_fields, self.partition_fields)
+
+    @property
+    def _may_separate_dates(self) -> bool:
+        is_plain = self.effective_kind in (KeyGeneratorType.SIMPLE, KeyGeneratorType.COMPLEX)
+        return is_plain and len(self.partition_fields) == 1 and not self.hive_style
 
     @property
     def has_automatic_keys(self) -> bool:
@@ -152,6 +165,7 @@ class KeyGeneratorConfig:
             kind,
             properties.hive_style,
             properties.url_encode,
+            properties.slash_separated_dates,
             time_folders=TimeFolders.of(properties.values) if times else None,
             time_fields=times,
             expressions=expressions,
@@ -163,6 +177,14 @@ class KeyGeneratorConfig:
         columns = {one.stored_column: one.column for one in self.expressions}
         names = (columns.get(name, name) for name in self.partition_fields)
         return tuple(dict.fromkeys(names))
+
+    @property
+    def no_path_reason(self) -> str:
+        """Why a row has no partition path, for errors."""
+        names = ", ".join(self.partition_fields)
+        if self.slash_separated_dates:
+            return f"the value of {names} is not a date such as 2026-01-02"
+        return f"the value of {names} cannot name a folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +250,16 @@ class KeyGenerator:
         if not fields:
             return pa.repeat("", rows.num_rows)
         values = [self._folder_values(rows, name) for name in fields]
-        paths = partition_paths(
-            fields,
-            values,
-            hive_style=self.config.hive_style,
-            url_encode=self.config.url_encode,
-            nested_fields=fields if self.config.slashes_nest else self.config.time_fields,
-        )
+        if self.config.slash_separated_dates:
+            paths = date_paths(values[0])
+        else:
+            paths = partition_paths(
+                fields,
+                values,
+                hive_style=self.config.hive_style,
+                url_encode=self.config.url_encode,
+                nested_fields=self.config.time_fields,
+            )
         for name, names in zip(fields, values, strict=True):
             if name in self.config.time_fields and names.null_count:
                 paths = pc.if_else(names.is_null(), None, paths)

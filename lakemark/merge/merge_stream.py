@@ -86,6 +86,25 @@ def fold_stream(
     return merge_streams((), changes, merger, memory_budget_bytes)
 
 
+def fold_changes(
+    changes: Iterable[pa.Table],
+    merger: RecordMerger,
+    memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
+) -> Iterator[pa.Table]:
+    """Reduce the changes of a file group to one change per key, deletes included.
+
+    Args:
+        changes: tables of unfolded changes in the table's columns, oldest first.
+        merger: decides which record wins.
+        memory_budget_bytes: bytes of changes to hold in memory. If the changes exceed the budget,
+            they are written to disk, divided by record key.
+
+    Yields:
+        Tables of folded changes. No key is in two of them.
+    """
+    return _fold(changes, merger, memory_budget_bytes, level=0)
+
+
 def split_batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
     """Yield slices of ``rows`` of about ``max_bytes`` at most; nothing if there are no rows."""
     batch_count = max(1, -(-rows.nbytes // max_bytes))
@@ -111,6 +130,21 @@ def _merge(
         yield from (MergeResult(rows, MergeCounts()) for rows in base)
     else:
         yield from _merge_in_memory(base, pending.fold(), merger, keeps_order)
+
+
+def _fold(
+    changes: Iterable[pa.Table], merger: RecordMerger, memory_budget_bytes: int, level: int
+) -> Iterator[pa.Table]:
+    arriving = iter(changes)
+    pending = _PendingChanges(merger, memory_budget_bytes if level < MAX_LEVEL else sys.maxsize)
+    if all(pending.add(batch) for batch in arriving):
+        if not pending.is_empty:
+            yield pending.fold()
+        return
+    with SpilledDivisions(level) as divided:
+        divided.fill(chain((pending.fold(),), arriving))
+        for division in sorted(divided.divisions):
+            yield from _fold(divided.read(division), merger, memory_budget_bytes, level + 1)
 
 
 def _merge_in_memory(

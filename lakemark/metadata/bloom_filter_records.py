@@ -50,16 +50,25 @@ def encode_bloom_filters(storage: Storage, files: Iterable[DataFile]) -> RecordC
     """
     bases = [file for file in files if has_footer(file)]
     found = request_all(storage, lambda base: read_filter(storage, base), bases)
-    stored = [(base, one) for base, one in zip(bases, found, strict=True) if one is not None]
-    keys = [bloom_filter_key(base.partition_path, str(base.name)) for base, _ in stored]
-    records = [_encode_record(base.name.instant, one) for base, one in stored]
+    return encode_filters(zip(bases, found, strict=True))
+
+
+def encode_filters(filters: Iterable[tuple[DataFile, StoredFilter | None]]) -> RecordChanges:
+    """Encode the bloom filters of distinct files; a file without a filter has no record."""
+    stored = [(file, one) for file, one in filters if one is not None]
+    keys = [bloom_filter_key(file.partition_path, str(file.name)) for file, _ in stored]
+    records = [_encode_record(file.name.instant, one) for file, one in stored]
     return RecordChanges.of(keys, pa.array(records, pa.large_binary()))
 
 
 def delete_bloom_filters(files: Iterable[DataFile]) -> RecordChanges:
     """Encode the deletion of the bloom filters of base files; logs are ignored."""
-    bases = (file for file in files if has_footer(file))
-    keys = [bloom_filter_key(base.partition_path, str(base.name)) for base in bases]
+    return delete_filters(file for file in files if has_footer(file))
+
+
+def delete_filters(files: Iterable[DataFile]) -> RecordChanges:
+    """Encode the deletion of the bloom filters of files of any kind."""
+    keys = [bloom_filter_key(file.partition_path, str(file.name)) for file in files]
     return RecordChanges.of([], pa.array([], pa.large_binary()), keys)
 
 

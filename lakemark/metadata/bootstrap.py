@@ -28,28 +28,32 @@ from lakemark.metadata.column_stats.encode import (
     encode_column_statistics,
     encode_partition_statistics,
 )
+from lakemark.metadata.deletion_order import steps_of_deletion
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
 from lakemark.metadata.index_definition import (
     define_column_statistics,
     define_record_index,
-    define_secondary_index,
-    remove_secondary_definitions,
+    is_partitioned,
+    read_definitions,
+    remove_stale_definitions,
 )
 from lakemark.metadata.index_sources import (
     BLOOM_FILTERS,
     RECORD_INDEX,
+    Indexed,
     IndexSources,
-    new_secondary_index,
+    define_indexed,
+    new_index_of,
+    new_record_index,
 )
 from lakemark.metadata.metadata_store import FirstRecords, MetadataStore
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.new_index import IndexContent, NewIndex
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_changes import RecordChanges
-from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.spilled_entries import SpilledEntries
 from lakemark.metadata.stored_values import ReadRows, no_rows
-from lakemark.metadata.valid_instants import draw_first_number
+from lakemark.metadata.valid_instants import draw_first_number, initial
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import LogFile, join
 from lakemark.model.format_version import FormatVersion
@@ -183,10 +187,11 @@ def drop_metadata_table(
     elif paths := _paths_of_metadata_table(storage):
         check_lease()
         withdraw_properties(storage)
-    check_lease()
-    storage.delete(paths)
+    for step in steps_of_deletion(paths):
+        check_lease()
+        storage.delete(step)
     if not keeps_indexes:
-        remove_secondary_definitions(storage, check_lease)
+        remove_stale_definitions(storage, check_lease)
     return properties
 
 
@@ -200,12 +205,10 @@ class PreparedPartition:
 
     Attributes:
         name: name of the partition.
-        file_id_prefix: prefix of the ids of its file groups.
-        records: its first records.
+        records: its file groups, and their first records.
     """
 
     name: str
-    file_id_prefix: str
     records: FirstRecords
 
 
@@ -219,7 +222,8 @@ class PreparedMetadataTable:
         partitions: the partitions in the order in which they are created.
         listed_at: the newest time on the data table's timeline that the records include.
         columns: names of the columns with statistics.
-        secondary: the columns with a secondary index.
+        indexed: what the indexes with own names index.
+        partitioned: whether the keys of its record index are unique only within a partition.
     """
 
     storage: Storage
@@ -227,7 +231,8 @@ class PreparedMetadataTable:
     partitions: Sequence[PreparedPartition]
     listed_at: str | None
     columns: Sequence[str]
-    secondary: Sequence[SecondaryColumn]
+    indexed: Sequence[Indexed]
+    partitioned: bool
 
     def write(
         self, properties: TableProperties, check_lease: Callable[[], None]
@@ -252,28 +257,25 @@ class PreparedMetadataTable:
         store = MetadataStore(own, instants, instants.load())
         first = draw_first_number(len(self.partitions))
         for number, one in enumerate(self.partitions, first):
-            store.initialise(
-                number, one.name, one.file_id_prefix, one.records, self.listed_at, check_lease
-            )
+            instant = initial(number)
+            store.initialise(instant, one.name, one.records, self.listed_at, check_lease)
         self._define(instants.version, check_lease)
         after = properties.with_metadata_partitions(one.name for one in self.partitions)
         replace_properties(self.storage, properties, after, check_lease)
         return after
 
     def _define(self, version: FormatVersion, check_lease: Callable[[], None]) -> None:
-        """Define the indexes, and remove the definitions of secondary indexes that are gone."""
+        """Define the indexes, and remove the definitions of indexes that are gone."""
         names = [one.name for one in self.partitions]
-        remove_secondary_definitions(self.storage, check_lease, kept=names)
+        remove_stale_definitions(self.storage, check_lease, kept=names)
         if self.columns:
             define_column_statistics(
                 self.storage, self.columns, version.column_statistics, check_lease
             )
         if RECORD_INDEX.partition in names:
-            define_record_index(self.storage, check_lease)
-        for column in self.secondary:
-            define_secondary_index(
-                self.storage, column.partition, column.name, column.version, check_lease
-            )
+            define_record_index(self.storage, check_lease, partitioned=self.partitioned)
+        for one in self.indexed:
+            define_indexed(self.storage, one, check_lease)
 
 
 @contextmanager
@@ -285,7 +287,8 @@ def prepare_metadata_table(
     check_lease: Callable[[], None],
     clock: TimelineClock,
     indexes: Collection[str],
-    secondary: Sequence[SecondaryColumn] = (),
+    indexed: Sequence[Indexed] = (),
+    schema: pa.Schema | None = None,
     read_rows: ReadRows = no_rows,
 ) -> Iterator[PreparedMetadataTable]:
     """Prepare a new metadata table; the caller holds the data table's lock.
@@ -302,7 +305,8 @@ def prepare_metadata_table(
         check_lease: raises if the lock was lost.
         clock: the data table's clock.
         indexes: the indexes of the new metadata table; see ``TableProperties.metadata_indexes``.
-        secondary: the columns of the secondary indexes among them.
+        indexed: what the indexes with own names among them index.
+        schema: all columns of the table; None if it has no schema yet.
         read_rows: reads the rows of a file slice, if there is a record index.
 
     Raises:
@@ -320,20 +324,28 @@ def prepare_metadata_table(
     latest = {file.path for file in files_of(slices)}
     changes = _first_records(files, ranges, latest, version.column_statistics)
     partitions = [
-        PreparedPartition(kind.stored_name, prefix, FirstRecords.of(changes[kind], count))
+        PreparedPartition(kind.stored_name, FirstRecords.of(changes[kind], prefix, count))
         for kind, prefix, count in _of_every_table(version)
     ]
     listed = list(chain(*files.values()))
-    sources = IndexSources(storage, clock, timeline, version, slices, listed, read_rows, columns)
+    sources = IndexSources(
+        storage, clock, timeline, version, slices, files, listed, read_rows, columns, schema
+    )
+    partitioned = is_partitioned(read_definitions(storage))
     with ExitStack() as opened:
-        for index, column in _new_indexes(indexes, secondary):
+        for index, one in _new_indexes(indexes, indexed, partitioned=partitioned):
             content = IndexContent(index, storage, opened.enter_context(SpilledEntries()))
-            content.update(sources.of(index, column), check_lease)
-            partitions.append(
-                PreparedPartition(index.partition, index.file_id_prefix, content.encode())
-            )
-        listed_at = timeline.newest_time
-        yield PreparedMetadataTable(storage, clock, partitions, listed_at, columns.names, secondary)
+            content.update(sources.of(index, one), check_lease)
+            partitions.append(PreparedPartition(index.partition, content.encode()))
+        yield PreparedMetadataTable(
+            storage,
+            clock,
+            partitions,
+            timeline.newest_time,
+            columns.names,
+            indexed,
+            partitioned,
+        )
 
 
 def kinds_of_every_table(version: FormatVersion) -> list[PartitionKind]:
@@ -349,13 +361,13 @@ def _of_every_table(version: FormatVersion) -> Iterator[tuple[PartitionKind, str
 
 
 def _new_indexes(
-    indexes: Collection[str], secondary: Iterable[SecondaryColumn]
-) -> Iterator[tuple[NewIndex, SecondaryColumn | None]]:
-    for index in (BLOOM_FILTERS, RECORD_INDEX):
+    indexes: Collection[str], indexed: Iterable[Indexed], *, partitioned: bool
+) -> Iterator[tuple[NewIndex, Indexed | None]]:
+    for index in (BLOOM_FILTERS, new_record_index(partitioned=partitioned)):
         if index.partition in indexes:
             yield index, None
-    for column in secondary:
-        yield new_secondary_index(column), column
+    for one in indexed:
+        yield new_index_of(one), one
 
 
 def all_finished_files(

@@ -107,7 +107,7 @@ class CommitStatistics:
             files += found.read
             partitions = [StatisticsEntry(path, "", one) for path, one in found.ranges.items()]
             partitions += self._nulls_of_new_columns(state, found.ranges, timeline)
-            may_be_late = _is_write_before(instant, timeline)
+            may_be_late = is_write_before(instant, timeline)
             written = encode_partition_statistics(partitions, version, is_tight=not may_be_late)
             emptied = [] if may_be_late else found.emptied
             deleted = delete_partition_statistics(state.columns, emptied)
@@ -236,7 +236,7 @@ class CommitStatistics:
             define_column_statistics(self._storage, state.columns, version, check_not_fenced)
 
 
-def _is_write_before(instant: Instant, timeline: Timeline) -> bool:
+def is_write_before(instant: Instant, timeline: Timeline) -> bool:
     """Return whether a write is pending that was requested before the instant.
 
     That write may complete after the instant. Readers merge the records of a partition in the order

@@ -107,12 +107,26 @@ def define_column_statistics(
     _define(storage, name, definition, check_lease)
 
 
-def define_record_index(storage: Storage, check_lease: Callable[[], None]) -> None:
-    """Define the record index of a new metadata table, whose keys are unique in the whole table.
+def is_partitioned(definitions: Mapping[str, IndexDefinition]) -> bool:
+    """Return whether the keys of the record index are unique only within a partition.
+
+    Args:
+        definitions: the index definitions of a table. A record index without a definition has keys
+            of the whole table.
+    """
+    definition = definitions.get(PartitionKind.RECORD_INDEX.stored_name)
+    return definition is not None and definition.is_partitioned
+
+
+def define_record_index(
+    storage: Storage, check_lease: Callable[[], None], *, partitioned: bool
+) -> None:
+    """Define the record index of a metadata table.
 
     Args:
         storage: the data table's root.
         check_lease: as for ``define_column_statistics``.
+        partitioned: whether keys are unique only within a partition of the data table.
     """
     name = PartitionKind.RECORD_INDEX.stored_name
     definition = {
@@ -120,7 +134,7 @@ def define_record_index(storage: Storage, check_lease: Callable[[], None]) -> No
         "indexType": name,
         "indexFunction": "",
         "sourceFields": [],
-        "indexOptions": {"isPartitioned": "false"},
+        "indexOptions": {"isPartitioned": str(partitioned).lower()},
         "version": _RECORD_INDEX_VERSION,
     }
     _define(storage, name, definition, check_lease)
@@ -149,6 +163,27 @@ def define_secondary_index(
     _define(storage, partition, definition, check_lease)
 
 
+def define_expression_index(
+    storage: Storage, definition: IndexDefinition, check_lease: Callable[[], None]
+) -> None:
+    """Define an expression index.
+
+    Args:
+        storage: the data table's root.
+        definition: the definition.
+        check_lease: as for ``define_column_statistics``.
+    """
+    stored = {
+        "indexName": definition.partition,
+        "indexType": definition.kind,
+        "indexFunction": definition.function,
+        "sourceFields": list(definition.source_fields),
+        "indexOptions": dict(definition.options),
+        "version": definition.version,
+    }
+    _define(storage, definition.partition, stored, check_lease)
+
+
 def remove_definitions(
     storage: Storage, partitions: Iterable[str], check_lease: Callable[[], None]
 ) -> None:
@@ -173,21 +208,26 @@ def remove_definitions(
         storage.put(DEFINITIONS_PATH, content.encode())
 
 
-def remove_secondary_definitions(
+def remove_stale_definitions(
     storage: Storage, check_lease: Callable[[], None], kept: Collection[str] = ()
 ) -> None:
-    """Remove the definitions of secondary indexes, which a crash may have left behind.
+    """Remove the definitions of indexes with names, which a crash may have left behind.
 
     Args:
         storage: the data table's root.
         check_lease: as for ``define_column_statistics``.
         kept: partitions whose definitions are kept.
     """
-    prefix = PartitionKind.SECONDARY_INDEX.stored_name
-    defined = read_definitions(storage)
-    named = [name for name in defined if name.startswith(prefix) and name not in kept]
-    if named:
-        remove_definitions(storage, named, check_lease)
+    named = [name for name in read_definitions(storage) if has_own_name(name)]
+    stale = [name for name in named if name not in kept]
+    if stale:
+        remove_definitions(storage, stale, check_lease)
+
+
+def has_own_name(partition: str) -> bool:
+    """Return whether a partition is an index of which a table may have several."""
+    kinds = (PartitionKind.SECONDARY_INDEX, PartitionKind.EXPRESSION_INDEX)
+    return partition.startswith(tuple(kind.stored_name for kind in kinds))
 
 
 def _define(

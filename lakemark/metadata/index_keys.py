@@ -36,9 +36,15 @@ def column_stats_key(column: str, partition_path: str, file_name: str) -> bytes:
     return column_prefix(column, partition_path) + _file_id(file_name)
 
 
-def partition_stats_key(column: str, partition_path: str) -> bytes:
-    """Return the key of a column's statistics in one partition."""
-    return column_prefix(column, partition_path)
+def partition_stats_key(column: str, partition_path: str, prefix: str | None = None) -> bytes:
+    """Return the key of a column's statistics in one partition.
+
+    Args:
+        column: name of the column.
+        partition_path: path of the partition.
+        prefix: the text between them in an expression index; None in ``partition_stats``.
+    """
+    return column_prefix(column, prefix, partition_path)
 
 
 def column_prefix(column: str, *paths: str | None) -> bytes:

@@ -14,14 +14,14 @@ from lakemark.config.table_properties import TableProperties
 from lakemark.errors import TableNotFound
 from lakemark.metadata.index_definition import (
     DEFINITIONS_PATH,
+    has_own_name,
     read_definitions,
     remove_definitions,
 )
 from lakemark.metadata.metadata_store import FirstRecords, MetadataStore
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, MetadataTableOpener
 from lakemark.metadata.new_index import NewIndex
-from lakemark.metadata.partition_kind import PartitionKind
-from lakemark.metadata.valid_instants import INITIAL, draw_number
+from lakemark.metadata.valid_instants import INITIAL
 from lakemark.model.file_slice import join
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties, replace_properties
@@ -37,6 +37,7 @@ def add_partition(
     storage: Storage,
     store: MetadataStore,
     properties: TableProperties,
+    requested_at: str,
     index: NewIndex,
     define: Callable[[], None],
     records: FirstRecords,
@@ -49,6 +50,8 @@ def add_partition(
         storage: the data table's root.
         store: the metadata table.
         properties: the data table's properties, just read.
+        requested_at: requested time of the indexing action, and so of the commit that creates the
+            partition in the metadata table.
         index: the index.
         define: writes the definition of the index.
         records: the first records of the index.
@@ -61,13 +64,39 @@ def add_partition(
     Raises:
         WriteConflict: another process has changed the properties in the meantime.
     """
-    number = draw_number(store.timeline)
-    store.initialise(number, index.partition, index.file_id_prefix, records, listed_at, check_lease)
+    store.initialise(requested_at, index.partition, records, listed_at, check_lease)
     define()
     names = {*properties.stored_metadata_partitions, index.partition}
     after = properties.with_metadata_partitions(names)
     replace_properties(storage, properties, after, check_lease)
     return after
+
+
+def undo_creation(
+    storage: Storage, requested_at: str, clock: TimelineClock, check_lease: Callable[[], None]
+) -> None:
+    """Remove the commit of an indexing action from the metadata table, in any state.
+
+    The properties must not name the partition. The indexing action must still be on the data
+    table's timeline: without it, the metadata table would have a commit that the data table lacks.
+
+    Args:
+        storage: the data table's root.
+        requested_at: requested time of the indexing action.
+        clock: the data table's clock.
+        check_lease: raises if the lock was lost.
+    """
+    store = _open_store(storage, clock)
+    if store is not None:
+        store.undo(requested_at, check_lease)
+
+
+def _open_store(storage: Storage, clock: TimelineClock) -> MetadataStore | None:
+    try:
+        instants = MetadataTableOpener(storage).instants(clock)
+    except TableNotFound:
+        return None
+    return MetadataStore(FolderStorage(storage, METADATA_FOLDER), instants, instants.load())
 
 
 def drop_partitions(
@@ -102,7 +131,7 @@ def drop_partitions(
 
 
 def stale_definitions(storage: Storage, now: datetime | None = None) -> list[str]:
-    """Return the secondary indexes that have a definition but do not exist.
+    """Return the indexes with own names that have a definition but do not exist.
 
     A process that dies while it drops an index leaves such a definition. Apache Hudi would look for
     the index. But Apache Hudi defines an index before it announces it, so recent definitions are
@@ -112,8 +141,7 @@ def stale_definitions(storage: Storage, now: datetime | None = None) -> list[str
         storage: the data table's root.
         now: the current time; None for that of this machine's clock.
     """
-    prefix = PartitionKind.SECONDARY_INDEX.stored_name
-    defined = [one for one in read_definitions(storage) if one.startswith(prefix)]
+    defined = [one for one in read_definitions(storage) if has_own_name(one)]
     if not defined or _is_recent(storage, now or datetime.now(UTC)):
         return []
     properties = read_properties(storage)
@@ -135,8 +163,9 @@ def delete_files(
 ) -> None:
     """Delete the files of a partition that the properties do not name.
 
-    Pending instants of the metadata table that wrote such files are removed, too. Completed
-    instants stay on the timeline, because they are part of the metadata table's history.
+    Pending instants with a number that wrote such files are removed, too; ``undo_creation`` removes
+    the commit of an indexing action. Completed instants stay on the timeline, because they are part
+    of the metadata table's history.
 
     Args:
         storage: the data table's root.
@@ -146,15 +175,11 @@ def delete_files(
     """
     own = FolderStorage(storage, METADATA_FOLDER)
     _, objects = own.list_folder(partition)
-    if not objects:
+    store = _open_store(storage, clock) if objects else None
+    if store is None:
         return
     files = (data_file(partition, one.name, one.size_bytes) for one in objects)
     written_by = {file.name.instant for file in files if file is not None}
-    try:
-        instants = MetadataTableOpener(storage).instants(clock)
-    except TableNotFound:
-        return
-    store = MetadataStore(own, instants, instants.load())
     for pending in store.timeline.pending():
         if pending.requested_at.startswith(INITIAL) and pending.requested_at in written_by:
             store.undo(pending.requested_at, check_lease)

@@ -1,7 +1,8 @@
 """Reads the records of new indexes from the files of a table, as of one timeline.
 
 The records of a record index and of a secondary index come from the rows of the newest file slices,
-those of ``bloom_filters`` from the footers of base files, and statistics from all files. Source:
+those of ``bloom_filters`` from the footers of base files, and statistics and the records of
+expression indexes from all files. Source:
 ``readRecordKeysFromFileSlices`` of ``HoodieTableMetadataUtil``, ``readSecondaryKeysFromFileSlices``
 of ``SecondaryIndexRecordGenerationUtils``, Apache Hudi 1.2.0.
 """
@@ -9,8 +10,9 @@ of ``SecondaryIndexRecordGenerationUtils``, Apache Hudi 1.2.0.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,10 +25,18 @@ from lakemark.metadata.column_stats.encode import (
     encode_column_statistics,
     encode_partition_statistics,
 )
+from lakemark.metadata.expressions.file_values import FileValues
+from lakemark.metadata.expressions.indexed_expression import OF_PARTITIONS, IndexedExpression
+from lakemark.metadata.index_definition import (
+    define_expression_index,
+    define_secondary_index,
+)
 from lakemark.metadata.new_index import NewIndex, Source
 from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.partition_shards import RECORD_INDEX_PREFIX
 from lakemark.metadata.record_index_records import (
     KeysOfGroup,
+    count_partition_groups,
     count_record_index_groups,
     encode_locations,
 )
@@ -49,9 +59,12 @@ BLOOM_FILTERS = NewIndex(
 )
 RECORD_INDEX = NewIndex(
     PartitionKind.RECORD_INDEX.stored_name,
-    "record-index-",
+    RECORD_INDEX_PREFIX,
     count_record_index_groups,
     are_unique=True,
+)
+PARTITIONED_RECORD_INDEX = replace(
+    RECORD_INDEX, group_count=count_partition_groups, is_partitioned=True
 )
 
 COLUMN_STATS = NewIndex(
@@ -65,14 +78,46 @@ PARTITION_STATS = NewIndex(
 SINGLE = (RECORD_INDEX, BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS)
 
 
-def new_secondary_index(column: SecondaryColumn) -> NewIndex:
-    """Return a new secondary index, which has as many file groups as a record index."""
-    return NewIndex(
-        column.partition,
-        f"{column.partition.replace('_', '-')}-",
-        count_record_index_groups,
-        hashed_part=hashed_part if column.hashes_values else None,
-    )
+def new_record_index(*, partitioned: bool) -> NewIndex:
+    """Return a new record index, whose keys are unique in the table or within a partition."""
+    return PARTITIONED_RECORD_INDEX if partitioned else RECORD_INDEX
+
+
+#: What an index with an own name indexes: the values of a column, or of an expression of it.
+Indexed: TypeAlias = SecondaryColumn | IndexedExpression
+
+
+def new_index_of(indexed: Indexed) -> NewIndex:
+    """Return a new index with an own name.
+
+    A secondary index has as many file groups as a record index, and an expression index has two, as
+    in Apache Hudi.
+    """
+    if isinstance(indexed, SecondaryColumn):
+        return NewIndex(
+            indexed.partition,
+            f"{indexed.partition.replace('_', '-')}-",
+            count_record_index_groups,
+            hashed_part=hashed_part if indexed.hashes_values else None,
+        )
+    prefix = f"{indexed.partition.replace('_', '-')}-"
+    return NewIndex(indexed.partition, prefix, lambda _: 2, are_small=True)
+
+
+def define_indexed(storage: Storage, indexed: Indexed, check_lease: Callable[[], None]) -> None:
+    """Define an index with an own name.
+
+    Args:
+        storage: the data table's root.
+        indexed: what the index indexes.
+        check_lease: as for ``define_column_statistics``.
+    """
+    if isinstance(indexed, SecondaryColumn):
+        define_secondary_index(
+            storage, indexed.partition, indexed.name, indexed.version, check_lease
+        )
+    else:
+        define_expression_index(storage, indexed.definition, check_lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +130,11 @@ class IndexSources:
         timeline: the data table's timeline.
         version: the version of the table.
         slices: the file slices that queries read.
+        partitions: the paths of all partitions, with or without slices.
         files: the files of completed instants, also of older slices.
         read_rows: reads the rows of a file slice.
         columns: names and types of the columns with statistics.
+        schema: all columns of the table; None if it has no schema yet, and so no rows.
     """
 
     storage: Storage
@@ -95,21 +142,29 @@ class IndexSources:
     timeline: Timeline
     version: FormatVersion
     slices: Iterable[FileSlice]
+    partitions: Iterable[str]
     files: Iterable[DataFile]
     read_rows: ReadRows
     columns: pa.Schema
+    schema: pa.Schema | None
 
-    def of(self, index: NewIndex, column: SecondaryColumn | None) -> Iterator[Source]:
+    def of(self, index: NewIndex, indexed: Indexed | None) -> Iterator[Source]:
         """Yield the sources of an index.
 
         Args:
             index: the index.
-            column: the indexed column of a secondary index.
+            indexed: what an index with an own name indexes.
+
+        Raises:
+            Unsupported: lakemark does not compute the expression of the index.
         """
-        if column is not None:
-            yield from self._of_slices(lambda one: self._values(one, column))
-        elif index is RECORD_INDEX:
-            yield from self._of_slices(self._locations)
+        if isinstance(indexed, SecondaryColumn):
+            yield from self._of_slices(index, lambda one: self._values(one, indexed))
+        elif indexed is not None:
+            yield from self._of_expression(indexed, index.file_id_prefix)
+        elif index.partition == RECORD_INDEX.partition:
+            yield from self._of_slices(index, self._locations)
+            yield from self._without_rows(index)
         elif index is BLOOM_FILTERS:
             yield from self._of_footers()
         elif index is COLUMN_STATS:
@@ -117,10 +172,22 @@ class IndexSources:
         else:
             yield from self._of_partitions()
 
-    def _of_slices(self, read: Callable[[FileSlice], Iterable[Entries]]) -> Iterator[Source]:
+    def _of_slices(
+        self, index: NewIndex, read: Callable[[FileSlice], Iterable[Entries]]
+    ) -> Iterator[Source]:
         for one in self.slices:
-            name = join(one.group.partition_path, one.group.file_id)
-            yield Source(name, self._state(one), partial(read, one))
+            path = one.group.partition_path
+            name = join(path, one.group.file_id)
+            yield Source(name, self._state(one), partial(read, one), index.prefix_for(path))
+
+    def _without_rows(self, index: NewIndex) -> Iterator[Source]:
+        """Yield a source without records for each partition, which may have no slice.
+
+        Apache Hudi fails to write to a partition that the metadata table lists, but that has no
+        file group in a partitioned record index.
+        """
+        for path in self.partitions if index.is_partitioned else ():
+            yield Source(join(path, ""), None, tuple, index.prefix_for(path))
 
     def _state(self, file_slice: FileSlice) -> Hashable:
         """Return a value that differs if the rows of the slice may differ.
@@ -148,21 +215,44 @@ class IndexSources:
 
     def _of_footers(self) -> Iterator[Source]:
         for base in filter(has_footer, self.files):
-            yield Source(base.path, base.size_bytes, partial(self._filter, base))
+            read = partial(self._filter, base)
+            yield Source(base.path, base.size_bytes, read, BLOOM_FILTERS.file_id_prefix)
 
     def _of_files(self) -> Iterator[Source]:
         for file in self.files:
             shared = self._commits_to([file] if isinstance(file, LogFile) else [])
             state = (file.size_bytes, shared, self._columns)
-            yield Source(file.path, state, partial(self._statistics, file))
+            read = partial(self._statistics, file)
+            yield Source(file.path, state, read, COLUMN_STATS.file_id_prefix)
+
+    def _of_expression(self, expression: IndexedExpression, prefix: str) -> Iterator[Source]:
+        """Yield the files, and the partitions of an index of statistics.
+
+        Tables with such indexes have at least version 8, so their files never change. Files of
+        older slices have no bloom filter, because they may have nulls.
+        """
+        if self.schema is None:
+            return
+        values = FileValues.of(self.storage, expression, self.schema)
+        kind, has_statistics = str(values.column.type), expression.has_statistics
+        for file in self.files if has_statistics else files_of(self.slices):
+            yield Source(file.path, kind, partial(_values_of_file, values, file), prefix)
+        for path, some in self._by_partition() if has_statistics else ():
+            state = (tuple(map(self._state, some)), kind)
+            read = partial(_values_of_partition, values, path, some)
+            yield Source(join(path, ""), state, read, prefix)
 
     def _of_partitions(self) -> Iterator[Source]:
+        for path, some in self._by_partition():
+            state = (tuple(map(self._state, some)), self._columns)
+            read = partial(self._partition_statistics, path, some)
+            yield Source(path, state, read, PARTITION_STATS.file_id_prefix)
+
+    def _by_partition(self) -> Iterable[tuple[str, list[FileSlice]]]:
         slices: dict[str, list[FileSlice]] = {}
         for one in self.slices:
             slices.setdefault(one.group.partition_path, []).append(one)
-        for path, some in slices.items():
-            state = (tuple(map(self._state, some)), self._columns)
-            yield Source(path, state, partial(self._partition_statistics, path, some))
+        return slices.items()
 
     @property
     def _columns(self) -> Hashable:
@@ -180,3 +270,18 @@ class IndexSources:
 
     def _filter(self, base: BaseFile) -> list[Entries]:
         return [encode_bloom_filters(self.storage, [base]).written]
+
+
+def _values_of_file(values: FileValues, file: DataFile) -> list[Entries]:
+    return [values.encode([file]).written]
+
+
+def _values_of_partition(
+    values: FileValues, path: str, slices: Iterable[FileSlice]
+) -> list[Entries]:
+    ranges = ColumnRanges.union([values.ranges(file) for file in files_of(slices)])
+    if not sum(ranges.null_counts) + sum(ranges.value_counts):
+        return []
+    entry = StatisticsEntry(path, "", ranges)
+    version = values.expression.version
+    return [encode_partition_statistics([entry], version, prefix=OF_PARTITIONS).written]

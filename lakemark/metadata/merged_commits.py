@@ -20,7 +20,7 @@ only for some kinds of partitions (``PartitionKind.describes_latest_rows``):
 
 from __future__ import annotations
 
-from lakemark.metadata.valid_instants import INITIAL, MILLIS_DIGITS
+from lakemark.metadata.valid_instants import MILLIS_DIGITS, creates_partition
 from lakemark.model.action import Action
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
@@ -42,16 +42,15 @@ def may_have_merged_later_commits(data: Timeline, metadata: Timeline) -> bool:
     newest, compactions = data.newest_time or "", metadata.completed(Action.COMMIT)
     if any(i.requested_at[:MILLIS_DIGITS] > newest for i in compactions):
         return True
-    if any(_built_at(i) >= newest for i in metadata.completed(Action.DELTA_COMMIT)):
+    created = (i for i in metadata.completed(Action.DELTA_COMMIT) if creates_partition(i, data))
+    if any(_built_at(i) >= newest for i in created):
         return True
     last = max(compactions, key=lambda i: i.requested_at, default=None)
     return any(_is_merged(i, metadata, last) for i in data.pending() if _moves_rows(i))
 
 
 def _built_at(instant: Instant) -> str:
-    """Return when an instant that created a partition completed; "" for another instant."""
-    if not instant.requested_at.startswith(INITIAL):
-        return ""
+    """Return the latest time at which an instant that created a partition may have completed."""
     completed_at = instant.completed_at or _LAST_MILLI
     if instant.is_legacy and completed_at.endswith(_NO_MILLIS):
         return completed_at.removesuffix(_NO_MILLIS) + _LAST_MILLI

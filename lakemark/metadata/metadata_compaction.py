@@ -77,7 +77,7 @@ def compact_if_due(
         return  # another process has compacted the table since the timeline was first read
     for pending in store.timeline.pending(Action.COMPACTION):
         store.undo(pending.requested_at, check_not_fenced)
-    slices = _slices_to_compact(store)
+    slices = _slices_to_compact(store, data)
     plan = CompactionPlan.of(slices)
     content = encode_compaction_plan(plan)
     requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
@@ -111,10 +111,10 @@ def _has_completed(instant: Instant, data: Timeline) -> bool:
     return known is None or known.is_completed
 
 
-def _slices_to_compact(store: MetadataStore) -> list[FileSlice]:
+def _slices_to_compact(store: MetadataStore, data: Timeline) -> list[FileSlice]:
     lister = StorageFileLister(store.storage)
     view = load_view(store.instants, store.timeline, lister, store.instants.version)
-    recorded = RecordedFiles(store.instants, store.timeline, store.timeline.is_committed)
+    recorded = RecordedFiles(store.instants, store.timeline, store.timeline.is_committed, data)
     for partition in sorted(view.partitions):
         mismatch = recorded.find_mismatch(partition, view.files(partition))
         if mismatch is not None:

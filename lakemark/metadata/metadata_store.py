@@ -18,21 +18,23 @@ the rollback undoes it.
 
 Instants and files are named as in Apache Hudi: a commit has the data instant's requested time, and
 one log in each file group that changes. In table version 6 such a log is named after its slice. A
-compaction is named after the newest commit, followed by ``001``. Only the instants that create
-partitions have random numbers (``draw_first_number``). Source: ``HoodieBackedTableMetadataWriter``,
+compaction is named after the newest commit, followed by ``001``. A commit that adds a partition has
+the requested time of the indexing action. Only the instants of a new metadata table have random
+numbers (``draw_first_number``). Source: ``HoodieBackedTableMetadataWriter``,
 ``…TableVersionSix`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 from lakemark.config import keys
-from lakemark.errors import Fenced, SnapshotChanged
+from lakemark.errors import Fenced
 from lakemark.log.log_writers import writers_in
+from lakemark.metadata.log_names import SliceNames, has_no_files
 from lakemark.metadata.metadata_files import (
     BASE_FILE_EXTENSION,
     FIRST_WRITE_TOKEN,
@@ -40,8 +42,10 @@ from lakemark.metadata.metadata_files import (
     first_log_file,
     log_file,
 )
-from lakemark.metadata.record_changes import RecordChanges, stored_schema
-from lakemark.metadata.valid_instants import INITIAL, initial
+from lakemark.metadata.partition_shards import PartitionedChanges
+from lakemark.metadata.record_changes import RecordChanges, ShardChanges, stored_schema
+from lakemark.metadata.shards import file_ids
+from lakemark.metadata.valid_instants import INITIAL
 from lakemark.model.action import Action, State
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.file_names import BaseFileName, LogFileName
@@ -55,7 +59,7 @@ from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_commit
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.view.file_lister import PARTITION_METAFILE, data_file
+from lakemark.view.file_lister import PARTITION_METAFILE, DataFile, data_file
 
 _DELTA = Action.DELTA_COMMIT
 #: Creation time of the files of instants that create partitions.
@@ -68,23 +72,29 @@ class FirstRecords:
     """The first records of a partition.
 
     Attributes:
-        group_count: the number of file groups.
-        read: yields the base file of each file group, in the order of the file groups' numbers; a
-            base file without records is not written.
+        file_ids: the ids of the file groups.
+        read: yields the base file of each file group, in the order of ``file_ids``; a base file
+            without records is not written.
     """
 
-    group_count: int
+    file_ids: Sequence[str]
     read: Callable[[], Iterator[BaseContent]]
 
     @classmethod
-    def of(cls, changes: RecordChanges, group_count: int) -> FirstRecords:
-        """Return records that are in memory."""
+    def of(cls, changes: RecordChanges, prefix: str, group_count: int) -> FirstRecords:
+        """Return records that are in memory.
+
+        Args:
+            changes: the records.
+            prefix: prefix of the ids of the file groups.
+            group_count: the number of file groups.
+        """
 
         def read() -> Iterator[BaseContent]:
             for shard in changes.by_shard(group_count):
                 yield BaseContent.of(shard.written, CREATED_MS_OF_FIRST)
 
-        return cls(group_count, read)
+        return cls(file_ids(prefix, group_count), read)
 
 
 @dataclass
@@ -109,7 +119,7 @@ class MetadataStore:
     def commit(
         self,
         data_instant: Instant,
-        changes: Mapping[str, RecordChanges],
+        changes: Mapping[str, RecordChanges | PartitionedChanges],
         check_not_fenced: Callable[[], None],
     ) -> None:
         """Commit the changes of a data instant; readers see them once that instant has completed.
@@ -122,6 +132,7 @@ class MetadataStore:
         Raises:
             Fenced: the data instant was rolled back in the meantime.
             SnapshotChanged: the metadata table was dropped in the meantime.
+            WriteConflict: in version 6, a dead writer has begun file groups that this commit needs.
         """
         instant = data_instant.requested_at
         self.undo(instant, check_not_fenced)
@@ -131,12 +142,11 @@ class MetadataStore:
             self.undo(planned.requested_at, check_not_fenced)
         requested = Instant(instant, _DELTA, State.REQUESTED, attempt=data_instant.attempt)
         pending = self.begin(requested)
-        logs = [
-            (partition, self._log_name(partition, number, instant), part)
-            for partition, whole in changes.items()
-            for number, part in enumerate(whole.by_shard(len(self.groups_of(partition))))
-            if not part.is_empty
-        ]
+        logs = []
+        for partition, whole in changes.items():
+            shards = list(self._shards_of(partition, whole))
+            names = self._log_names(partition, shards, instant)
+            logs += [(partition, n, s.changes) for n, s in zip(names, shards, strict=True)]
         if self._names_slices:
             # Another attempt at the instant may have completed before this one read the log
             # versions. Readers would treat logs of this attempt as logs of the completed commit.
@@ -172,9 +182,8 @@ class MetadataStore:
 
     def initialise(
         self,
-        number: int,
+        instant: str,
         partition: str,
-        prefix: str,
         records: FirstRecords,
         listed_at: str | None,
         check_lease: Callable[[], None],
@@ -182,10 +191,10 @@ class MetadataStore:
         """Create a partition: its file groups, and a base file for each file group with records.
 
         Args:
-            number: number of the instant that creates the partition; see ``draw_first_number``.
+            instant: requested time of the instant that creates the partition; see
+                ``creates_partition``.
             partition: name of the partition.
-            prefix: prefix of the ids of its file groups.
-            records: the first records of each file group.
+            records: its file groups, and the first records of each.
             listed_at: the newest time on the data table's timeline that the records include. The
                 instant completes after this time.
             check_lease: raises if the lock was lost.
@@ -193,19 +202,16 @@ class MetadataStore:
         Raises:
             ClockBehind: ``listed_at`` is too far ahead of this machine's clock.
         """
-        instant = initial(number)
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
         text = f"#partition metadata\ncommitTime={instant}\npartitionDepth=1\n"
         self.storage.create(join(partition, PARTITION_METAFILE), text.encode())
-        groups = [f"{prefix}{shard:04d}-0" for shard in range(records.group_count)]
         stats = []
-        for file_id, base in zip(groups, records.read(), strict=True):
+        for file_id, base in zip(records.file_ids, records.read(), strict=True):
             check_lease()
             name = LogFileName(file_id, instant, 1, FIRST_WRITE_TOKEN)
             self.storage.create(join(partition, str(name)), first_log_file(instant))
             if base.count:
                 stats.append(self.write_base(partition, file_id, instant, base))
-        self.groups[partition] = groups
         self.publish(pending, commit_metadata(stats, _INITIALISE), check_lease, listed_at)
 
     def begin(self, requested: Instant, content: bytes = b"") -> Instant:
@@ -289,18 +295,36 @@ class MetadataStore:
             SnapshotChanged: the partition has no files.
         """
         if partition not in self.groups:
-            _, objects = self.storage.list_folder(partition)
-            files = (data_file(partition, o.name, o.size_bytes) for o in objects)
-            found = sorted({file.name.file_id for file in files if file})
+            found = self.stored_groups(partition)
             if not found:
-                raise _has_no_files(partition)
+                raise has_no_files(partition)
             self.groups[partition] = found
         return self.groups[partition]
+
+    def stored_groups(self, partition: str) -> list[str]:
+        """Return the ids of all file groups with files in a partition, whoever wrote the files."""
+        return sorted({file.name.file_id for file in self._stored(partition)})
+
+    def _stored(self, partition: str) -> list[DataFile]:
+        _, objects = self.storage.list_folder(partition)
+        files = (data_file(partition, o.name, o.size_bytes) for o in objects)
+        return [file for file in files if file is not None]
+
+    def _shards_of(
+        self, partition: str, whole: RecordChanges | PartitionedChanges
+    ) -> Iterator[ShardChanges]:
+        if isinstance(whole, PartitionedChanges):
+            return whole.shards()
+        return whole.shards(self.groups_of(partition))
 
     def _append(
         self, partition: str, name: LogFileName, instant: str, changes: RecordChanges
     ) -> WriteStat:
-        content = log_file(changes, partition, instant, self.created_ms(instant))
+        content = (
+            first_log_file(instant)
+            if changes.is_empty
+            else log_file(changes, partition, instant, self.created_ms(instant))
+        )
         path = join(partition, str(name))
         self.storage.create(path, content, may_be_cut=True)
         count = len(changes.written.keys)
@@ -324,46 +348,26 @@ class MetadataStore:
     def _names_slices(self) -> bool:
         return self.instants.version.logs_name_their_slice
 
-    def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
-        """Return the name of the next log of a file group.
+    def _log_names(
+        self, partition: str, shards: Iterable[ShardChanges], instant: str
+    ) -> Iterator[LogFileName]:
+        """Yield the name of the next log of each file group; errors as for ``SliceNames``.
 
         In table version 6 the log is named after the newest slice, in later versions after the
         instant that writes it.
-
-        Raises:
-            SnapshotChanged: the file group has no files in version 6.
         """
-        file_id, token = self.groups_of(partition)[number], f"{number}-0-0"
-        if not self._names_slices:
-            return LogFileName(file_id, instant, 1, token)
-        _, objects = self.storage.list_folder(partition)
-        files = [file for o in objects if (file := data_file(partition, o.name, o.size_bytes))]
-        names = [file.name for file in files if file.name.file_id == file_id]
-        starts = self._starts(names)
-        if not starts:
-            raise _has_no_files(join(partition, file_id))
-        start = max(starts)
-        logs = (name for name in names if isinstance(name, LogFileName))
-        versions = (name.version for name in logs if name.instant == start)
-        return LogFileName(file_id, start, 1 + max(versions, default=0), token)
-
-    def _starts(self, names: Collection[BaseFileName | LogFileName]) -> list[str]:
-        """Return the instants that begin the slices of these files.
-
-        Instants that were removed from the timeline are omitted, because readers ignore logs in
-        their slices. Such files exist if a removed compaction wrote a base file late, or if the
-        store brings back a log of a dropped metadata table. If the timeline lacks an instant, the
-        timeline is loaded again, because another process may have compacted the table since.
-        """
-        if not all(self.timeline.is_committed(name.instant) for name in names):
-            self.timeline = self.instants.load()
-        return [name.instant for name in names if self._begins_slice(name)]
-
-    def _begins_slice(self, name: BaseFileName | LogFileName) -> bool:
-        """Return whether a file's instant is completed, or is pending and already has logs."""
-        if self.timeline.is_committed(name.instant):
-            return True
-        return isinstance(name, LogFileName) and self.timeline.find(name.instant) is not None
+        names: SliceNames | None = None
+        for shard in shards:
+            token = f"{shard.number}-0-0"
+            if not self._names_slices:
+                yield LogFileName(shard.file_id, instant, 1, token)
+                continue
+            if names is None:
+                stored = (file.name for file in self._stored(partition))
+                names = SliceNames.of(partition, stored, self.timeline, self.instants.load)
+            name = names.next_log(shard, instant, token)
+            self.timeline = names.timeline
+            yield name
 
     def created_ms(self, instant: str) -> int:
         """Return the creation time of an instant's files, which is the same in each attempt."""
@@ -404,15 +408,6 @@ def commit_metadata(
         operation=operation,
         compacted=compacted,
     )
-
-
-def _has_no_files(path: str) -> SnapshotChanged:
-    """Return the error for a path that has no files.
-
-    A path has no files if a rollback or restore has just dropped the metadata table.
-    """
-    message = f"{path} of the metadata table has no file that begins a slice: the table was dropped"
-    return SnapshotChanged(message)
 
 
 @cache

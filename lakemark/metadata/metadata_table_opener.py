@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import CorruptData, SnapshotChanged, TableNotFound
 from lakemark.metadata.consistency import find_inconsistency_for_readers
-from lakemark.metadata.index_definition import read_definitions
+from lakemark.metadata.index_definition import is_partitioned, read_definitions
 from lakemark.metadata.merged_commits import may_have_merged_later_commits
 from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.recorded_files import RecordedFiles
 from lakemark.metadata.slice_rows import SliceRows
 from lakemark.metadata.valid_instants import ValidInstants
@@ -68,12 +69,14 @@ class MetadataTableOpener:
         own_timeline = store.load()
         store.forget_commits(own_timeline)
         valid = ValidInstants(timeline, own_timeline)
-        files = PartitionFiles(own, RecordedFiles(store, own_timeline, valid))
+        definitions = read_definitions(self.storage)
+        recorded = RecordedFiles(store, own_timeline, valid, timeline)
+        files = PartitionFiles(own, recorded, has_series=is_partitioned(definitions))
         return MetadataTable(
             partitions,
             files.latest_slices,
             SliceRows(own, valid, store.version),
-            read_definitions(self.storage),
+            definitions,
             find_inconsistency_for_readers(timeline, own_timeline),
             may_have_merged_later_commits(timeline, own_timeline),
             files.find_mismatch,
@@ -141,11 +144,14 @@ class PartitionFiles:
     Attributes:
         storage: the metadata table's root.
         recorded: the files that the metadata table's commits have recorded.
+        has_series: whether each partition of the data table has its own file groups in the record
+            index, so that the index of an empty table has no files.
         known: views of the partitions that were listed.
     """
 
     storage: Storage
     recorded: RecordedFiles
+    has_series: bool = False
     known: dict[str, FileSystemView] = field(default_factory=dict)
 
     def latest_slices(self, partition: str) -> Sequence[FileSlice]:
@@ -157,7 +163,7 @@ class PartitionFiles:
                 an empty data table.
         """
         slices = self._view(partition).latest_slices(partition)
-        if not slices:
+        if not slices and not self._may_be_empty(partition):
             path = f"{self.storage.location.url}/{partition}"
             expected = "the files of a partition that the table's properties name"
             raise CorruptData(path, None, expected, f"no files; {_REBUILD}")
@@ -173,9 +179,12 @@ class PartitionFiles:
             SnapshotChanged: as for ``latest_slices``.
         """
         view = self._view(partition)
-        if not view.latest_slices(partition):
+        if not view.latest_slices(partition) and not self._may_be_empty(partition):
             return f"its partition {partition} has no files"
         return self.recorded.find_mismatch(partition, view.files(partition))
+
+    def _may_be_empty(self, partition: str) -> bool:
+        return self.has_series and partition == PartitionKind.RECORD_INDEX.stored_name
 
     def _view(self, partition: str) -> FileSystemView:
         if partition not in self.known:

@@ -5,6 +5,7 @@
     bloom_filter_records   creates the bloom filters of a commit, if the table has this index
     record_index_changes   finds the new and removed keys of a commit, if the table has this index
     secondary_index_records   creates the changes of each secondary index
+    commit_expressions     creates the changes of each expression index
     metadata_store         executes the steps of a commit to the metadata table
 
 Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Records`` of
@@ -15,32 +16,41 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
+from lakemark.config.keys import GLOBAL_LOOKUP, INDEX
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import TableProperties
-from lakemark.errors import CorruptData, Fenced, TableNotFound
+from lakemark.errors import (
+    CorruptData,
+    Fenced,
+    HudiError,
+    SnapshotChanged,
+    TableNotFound,
+    WriteConflict,
+)
 from lakemark.metadata.bloom_filter_records import delete_bloom_filters, encode_bloom_filters
 from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.metadata.column_stats.encode import delete_column_statistics
 from lakemark.metadata.commit_statistics import CommitStatistics
+from lakemark.metadata.expressions.commit_expressions import CommitExpressions
+from lakemark.metadata.expressions.indexed_expression import IndexedExpression
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
 from lakemark.metadata.metadata_compaction import compact_if_due, last_compaction
-from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_store import MetadataStore
-from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
 from lakemark.metadata.partition_kind import PartitionKind, has_record_index
+from lakemark.metadata.partition_shards import PartitionedChanges
 from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.record_index import RecordIndex
-from lakemark.metadata.record_index_changes import record_index_changes, record_index_moves
+from lakemark.metadata.record_index_changes import RecordIndexCommit
 from lakemark.metadata.recorded_files import FilesDiffer
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index_records import secondary_index_changes
-from lakemark.metadata.valid_instants import INITIAL
+from lakemark.metadata.undo_checks import covers_too_little, may_list, was_built_since
 from lakemark.metadata.writer_state import WriterState, WriterStateLoader
-from lakemark.model.action import Action
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
@@ -78,6 +88,7 @@ class MetadataWriter:
         self._storage, self._instants = storage, instants
         self._loader = WriterStateLoader(storage, instants, opener, properties)
         self._statistics = CommitStatistics(self._loader)
+        self._expressions = CommitExpressions(self._loader)
 
     @property
     def opener(self) -> MetadataTableOpener:
@@ -97,7 +108,7 @@ class MetadataWriter:
         Raises:
             Fenced: the instant was rolled back in the meantime.
             WriteConflict: another writer has added a record key of the commit to the record index;
-                or an index was created after the commit began.
+                or an index was created, or the record index dropped, after the commit began.
             Refused: the version of the table, or what it logs for CDC queries, was changed after it
                 was opened.
             MetadataTableBehind: the metadata table cannot be continued, and the next start builds
@@ -111,9 +122,11 @@ class MetadataWriter:
         writes_rows = changes_rows and not is_service
         known = self._loader.current
         state = self._loader.load(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
+        if state is None and writes_rows:
+            self._check_no_dropped_record_index(read_properties(self._storage))
+        if writes_rows:
+            self._check_keys_are_checked_in(metadata, state)
         if state is None:
-            if writes_rows:
-                self._check_no_dropped_record_index(read_properties(self._storage))
             return
 
         def check_not_fenced() -> None:
@@ -121,25 +134,70 @@ class MetadataWriter:
 
         self._compact_if_due(state, timeline, check_not_fenced)
         stats = [stat for stat in metadata.write_stats if stat.path]
-        changes = {_FILES: _encode_new_files(stats)}
+        changes: dict[str, RecordChanges | PartitionedChanges] = {_FILES: _encode_new_files(stats)}
         changes |= self._statistics.changes_of(state, instant, metadata, timeline, check_not_fenced)
+        files = list(_files_of(stats))
         if _BLOOM_FILTERS in state.partitions:
-            changes[_BLOOM_FILTERS] = encode_bloom_filters(self._storage, _files_of(stats))
+            changes[_BLOOM_FILTERS] = encode_bloom_filters(self._storage, files)
+        changes |= self._expressions.changes_of(state, instant, metadata, timeline, files)
         if _RECORD_INDEX in state.partitions and writes_rows:
+            self._check_keys_are_unique_in(metadata, state)
             # If no other writer has changed the table, the keys need not be looked up again.
             index = None if state is known else self.record_index(timeline)
-            clock = self._instants.clock
             groups = [*stats, *metadata.replaced_groups]
-            found = record_index_changes(groups, instant.requested_at, clock, index)
-            changes[_RECORD_INDEX] = found
+            changes[_RECORD_INDEX] = self._keys_of(state, instant).changes(groups, index)
             for column in self._loader.secondary_columns(state.partitions):
                 changes[column.partition] = secondary_index_changes(groups, column)
         if _RECORD_INDEX in state.partitions and metadata.operation == Operation.CLUSTER:
-            clock = self._instants.clock
-            changes[_RECORD_INDEX] = record_index_moves(stats, instant.requested_at, clock)
+            changes[_RECORD_INDEX] = self._keys_of(state, instant).moves(stats)
         state.store.commit(instant, changes, check_not_fenced)
-        state.paths |= {stat.partition_path or "" for stat in stats}
+        state.add_partitions(instant, stats, changes.get(_RECORD_INDEX))
         self._loader.keep(state, instant)
+
+    def _check_keys_are_unique_in(self, metadata: CommitMetadata, state: WriterState) -> None:
+        """Check that a commit with keys of the whole table does not meet a partitioned index.
+
+        Raises:
+            WriteConflict: another process has replaced the record index since the keys of the
+                commit were looked up.
+        """
+        is_global = metadata.extra_metadata.get(INDEX) == GLOBAL_LOOKUP
+        if is_global and state.shard_counts is not None:
+            message = (
+                f"the record index of {self._storage.location.url} has keys of each partition, and "
+                "was created after this commit with keys of the whole table began; write again"
+            )
+            raise WriteConflict(message)
+
+    def _check_keys_are_checked_in(
+        self, metadata: CommitMetadata, state: WriterState | None
+    ) -> None:
+        """Check that a record index still exists in which a global commit looked up its keys.
+
+        Such a commit does not conflict with commits that add keys to other partitions, because the
+        index would show if one of them has added the same key.
+
+        Raises:
+            WriteConflict: another process has dropped the index since.
+        """
+        is_global = metadata.extra_metadata.get(INDEX) == GLOBAL_LOOKUP
+        relies_on_index = any(stat.key_changes is not None for stat in metadata.write_stats)
+        has_index = state is not None and _RECORD_INDEX in state.partitions
+        if is_global and relies_on_index and not has_index:
+            message = (
+                f"the record index of {self._storage.location.url} was dropped after this commit "
+                "with keys of the whole table began, so that another writer may have added one of "
+                "its keys to another partition; write again"
+            )
+            raise WriteConflict(message)
+
+    def _keys_of(self, state: WriterState, instant: Instant) -> RecordIndexCommit:
+        return RecordIndexCommit(
+            instant.requested_at,
+            self._instants.clock,
+            state.shard_counts,
+            partial(state.store.stored_groups, _RECORD_INDEX),
+        )
 
     def check_record_index(self, properties: TableProperties) -> None:
         """See ``WriterStateLoader.check_record_index``."""
@@ -153,12 +211,20 @@ class MetadataWriter:
         """
         return self._loader.secondary_columns(properties.metadata_indexes)
 
+    def expressions(self, properties: TableProperties) -> tuple[IndexedExpression, ...]:
+        """Return the expression indexes that the table has, or had before a drop.
+
+        Raises:
+            Unsupported: lakemark does not update one of the indexes.
+        """
+        return self._loader.expressions(properties.metadata_indexes)
+
     def record_index(self, timeline: Timeline) -> RecordIndex | None:
         """Open the record index as of a timeline; None if the table has no record index.
 
         Raises:
-            MetadataTableBehind, Unsupported: the metadata table cannot be continued, or the index
-                has locations only within partitions.
+            MetadataTableBehind, Unsupported: the metadata table cannot be continued; or there is a
+                secondary index, but the record index is partitioned.
             SnapshotChanged: another process has dropped the metadata table.
         """
         properties = read_properties(self._storage)
@@ -171,6 +237,17 @@ class MetadataWriter:
             raise self._loader.refusal(metadata.inconsistency)
         self._loader.check_files(metadata, _RECORD_INDEX)
         return RecordIndex(metadata)
+
+    def refusal_of_record_index(self, reason: str) -> HudiError:
+        """Return the error for a record index that a writer has opened, but cannot search.
+
+        Args:
+            reason: what is wrong with the index.
+        """
+        if has_record_index(read_properties(self._storage)):
+            return self._loader.refusal(reason)
+        url = self._storage.location.url
+        return SnapshotChanged(f"the record index of {url} was dropped meanwhile; write again")
 
     def _check_no_dropped_record_index(self, properties: TableProperties) -> None:
         """Check that the table has no record index, or has it in its metadata table.
@@ -207,6 +284,7 @@ class MetadataWriter:
             changes[_COLUMNS] = delete_column_statistics(columns, named)
         if _BLOOM_FILTERS in state.partitions:
             changes[_BLOOM_FILTERS] = delete_bloom_filters(found)
+        changes |= self._expressions.changes_of_clean(state, found)
         state.store.commit(instant, changes, lambda: self._check_not_fenced(instant))
         self._loader.keep(state, instant)
 
@@ -221,12 +299,14 @@ class MetadataWriter:
     ) -> None:
         """Undo the commit of an instant in the metadata table.
 
-        In two cases the metadata table is dropped instead. The next start of a writer builds it
+        In three cases the metadata table is dropped instead. The next start of a writer builds it
         again.
 
         - The commit was compacted into base files, or the metadata table or one of its indexes was
           built after the commit had completed. Then it cannot be undone: the statistics and keys of
           its files would remain, or those of rows that it replaced would be missing.
+        - A commit that was requested earlier completed later. Its statistics of partitions do not
+          cover the rows that this commit replaced, and would become effective.
         - Files of the metadata table itself are missing, so that it is unknown which data files it
           lists.
         """
@@ -238,14 +318,24 @@ class MetadataWriter:
             store = self._loader.open_store()
         except TableNotFound:
             return
-        # A commit that only replaced file groups has no file by which ``_may_list`` could find it.
+        partitions = properties.metadata_partitions if may_have_completed else ()
+        # A commit that only replaced file groups has no file by which ``may_list`` could find it.
         is_unlisted = store.timeline.find(target) is not None and not any(deleted.values())
         may_be_compacted = is_unlisted and last_compaction(store.timeline) > target
-        is_in_index = may_have_completed and _was_built_since(target, store.timeline, timeline)
+        is_in_index = may_have_completed and was_built_since(target, store.timeline, timeline)
+        must_drop = (
+            may_be_compacted
+            or is_in_index
+            or covers_too_little(target, partitions, store.timeline, timeline)
+        )
+        # Before the undo: if this process dies after it, the next one no longer finds the commit.
+        if must_drop:
+            drop_metadata_table(self._storage, properties, check_lease)
+            return
         store.undo(target, check_lease)
         metadata = self._loader.open(properties, timeline)
         is_damaged = metadata.find_file_mismatch(_FILES) is not None
-        if may_be_compacted or is_in_index or is_damaged or _may_list(metadata, deleted):
+        if is_damaged or may_list(metadata, deleted):
             drop_metadata_table(self._storage, properties, check_lease)
 
     def has_commit(self, requested_at: str) -> bool:
@@ -358,25 +448,3 @@ def _data_files(partition_path: str, names: Iterable[str]) -> Iterator[DataFile]
         file = data_file(partition_path, name, 0)
         if file is not None:
             yield file
-
-
-def _was_built_since(requested_at: str, metadata: Timeline, data: Timeline) -> bool:
-    """Return whether a partition of the metadata table was built after an instant was requested.
-
-    The metadata table's archival may have archived the instant that created the partition of an
-    index. The data table's timeline then still has the instant that announced the index.
-    """
-    created = (i for i in metadata.completed() if i.requested_at.startswith(INITIAL))
-    built = (*created, *data.completed(Action.INDEXING))
-    return any((i.completed_at or "") > requested_at for i in built)
-
-
-def _may_list(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:
-    """Return whether the metadata table lists one of the files, or cannot be read."""
-    try:
-        listed = MetadataFileLister(metadata).list_some(files)
-    except CorruptData:
-        return True
-    return any(
-        str(file.name) in set(names) for path, names in files.items() for file in listed[path]
-    )

@@ -8,7 +8,7 @@ are read again that have changed since. Source: ``initializeFromFilesystem`` of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +22,9 @@ from lakemark.codec.hfile import Entries
 from lakemark.errors import Refused
 from lakemark.metadata.metadata_files import BaseContent
 from lakemark.metadata.metadata_store import CREATED_MS_OF_FIRST, FirstRecords
+from lakemark.metadata.partition_shards import series_prefix
 from lakemark.metadata.record_changes import HashedPart
-from lakemark.metadata.shards import shards_of
+from lakemark.metadata.shards import file_ids, shards_of
 from lakemark.metadata.spilled_entries import SpilledEntries
 from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import Storage
@@ -42,11 +43,13 @@ class Source(NamedTuple):
         name: the name of the part, such as the path of a file; for errors and to compare sources.
         state: differs if the records of the part may have changed.
         read: reads the records.
+        file_id_prefix: the prefix of the ids of the file groups that contain the records.
     """
 
     name: str
     state: Hashable
     read: Callable[[], Iterable[Entries]]
+    file_id_prefix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class NewIndex:
         are_unique: whether two sources must not have records of the same key.
         are_small: whether each source is so small that many are read at the same time.
         hashed_part: see ``RecordChanges``.
+        is_partitioned: whether each partition of the data table has its own file groups
+            (``partition_shards``), in which its keys are unique.
     """
 
     partition: str
@@ -68,6 +73,11 @@ class NewIndex:
     are_unique: bool = False
     are_small: bool = False
     hashed_part: HashedPart | None = None
+    is_partitioned: bool = False
+
+    def prefix_for(self, partition_path: str) -> str:
+        """Return the prefix of the ids of the file groups for a partition of the data table."""
+        return series_prefix(partition_path) if self.is_partitioned else self.file_id_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,7 @@ class IndexContent:
     entries: SpilledEntries
     _numbers: dict[tuple[str, Hashable], int] = field(default_factory=dict)
     _names: list[str] = field(default_factory=list)
+    _prefixes: list[str] = field(default_factory=list)
     _encoded: list[Path] = field(default_factory=list)
 
     def update(self, sources: Iterable[Source], check: Callable[[], None]) -> bool:
@@ -137,10 +148,23 @@ class IndexContent:
         """
         while self._encoded:
             self._encoded.pop().unlink(missing_ok=True)
-        by_count = self.index.group_count(self.entries.count)
-        count = max(by_count, -(-self.entries.key_bytes // _GROUP_KEY_BYTES))
-        stored = [self._store(shard) for shard in self._shards(count)]
-        return FirstRecords(count, lambda: (one.read() for one in stored))
+        counts = self._group_counts()
+        stored = [self._store(shard) for shard in self._shards(counts)]
+        ids = [one for prefix, count in counts.items() for one in file_ids(prefix, count)]
+        return FirstRecords(ids, lambda: (one.read() for one in stored))
+
+    def _group_counts(self) -> dict[str, int]:
+        """Return the number of file groups for each prefix of their ids."""
+        sources: dict[str, list[int]] = {}
+        if not self.index.is_partitioned:
+            sources[self.index.file_id_prefix] = []
+        for number in self._numbers.values():
+            sources.setdefault(self._prefixes[number], []).append(number)
+        return {prefix: self._group_count(sources[prefix]) for prefix in sorted(sources)}
+
+    def _group_count(self, sources: Sequence[int]) -> int:
+        by_count = self.index.group_count(self.entries.count_of(sources))
+        return max(by_count, -(-self.entries.key_bytes_of(sources) // _GROUP_KEY_BYTES))
 
     def _store(self, shard: Iterable[Entries]) -> _StoredBase:
         base = BaseContent.of_parts(shard, CREATED_MS_OF_FIRST)
@@ -159,6 +183,7 @@ class IndexContent:
     def _add(self, source: Source, parts: Iterable[Entries]) -> None:
         number = len(self._names)
         self._names.append(source.name)
+        self._prefixes.append(source.file_id_prefix)
         try:
             for part in parts:
                 self.entries.add(part, number)
@@ -167,13 +192,23 @@ class IndexContent:
             raise
         self._numbers[source.name, source.state] = number
 
-    def _shards(self, count: int) -> Iterator[Iterator[Entries]]:
-        hashed = self.index.hashed_part
+    def _shards(self, counts: Mapping[str, int]) -> Iterator[Iterator[Entries]]:
+        """Yield the records of each file group, given the numbers of file groups by prefix."""
+        hashed, total = self.index.hashed_part, sum(counts.values())
+        ends = np.cumsum([*counts.values()])
+        firsts = dict(zip(counts, [0, *ends.tolist()], strict=False))
+        # The number and the first file group of the series of each source; a dropped source has
+        # no records.
+        count_of = np.array([counts.get(prefix, 1) for prefix in self._prefixes], np.int64)
+        first_of = np.array([firsts.get(prefix, 0) for prefix in self._prefixes], np.int64)
 
-        def shards_of_keys(keys: pa.BinaryArray) -> npt.NDArray[np.int64]:
-            return shards_of(keys if hashed is None else hashed(keys), count)
+        def shards_of_records(
+            keys: pa.BinaryArray, sources: npt.NDArray[np.int32]
+        ) -> npt.NDArray[np.int64]:
+            parts = keys if hashed is None else hashed(keys)
+            return first_of[sources] + shards_of(parts, count_of[sources])
 
-        for tables in self.entries.shards(count, shards_of_keys):
+        for tables in self.entries.shards(total, shards_of_records):
             yield self._distinct(tables)
 
     def _distinct(self, tables: Iterable[pa.Table]) -> Iterator[Entries]:

@@ -7,9 +7,14 @@ Source: ``MetadataPartitionType`` of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from enum import Enum
 
-from lakemark.config.table_properties import SECONDARY_INDEX_PREFIX, TableProperties
+from lakemark.config.table_properties import (
+    EXPRESSION_INDEX_PREFIX,
+    SECONDARY_INDEX_PREFIX,
+    TableProperties,
+)
 from lakemark.errors import Unsupported
 
 
@@ -26,7 +31,7 @@ class PartitionKind(Enum):
     BLOOM_FILTERS = ("bloom_filters", "BloomFilterMetadata")
     RECORD_INDEX = ("record_index", "recordIndexMetadata")
     PARTITION_STATS = ("partition_stats", "ColumnStatsMetadata")
-    EXPRESSION_INDEX = ("expr_index_", "ColumnStatsMetadata")
+    EXPRESSION_INDEX = (EXPRESSION_INDEX_PREFIX, "ColumnStatsMetadata")
     SECONDARY_INDEX = (SECONDARY_INDEX_PREFIX, "SecondaryIndexMetadata")
 
     def __init__(self, stored_name: str, payload: str) -> None:
@@ -64,3 +69,19 @@ def has_record_index(properties: TableProperties) -> bool:
     """
     name = PartitionKind.RECORD_INDEX.stored_name
     return name in properties.metadata_partitions or name in properties.metadata_indexes
+
+
+def find_missing_statistics(partitions: Container[str]) -> str | None:
+    """Return why the statistics of partitions cannot be updated, if there are any.
+
+    A commit derives them from the statistics of files. ``DROP INDEX column_stats`` of Apache Hudi
+    1.2.0 drops only the latter.
+
+    Args:
+        partitions: the partitions of a metadata table.
+    """
+    files = PartitionKind.COLUMN_STATS.stored_name
+    whole = PartitionKind.PARTITION_STATS.stored_name
+    if whole not in partitions or files in partitions:
+        return None
+    return f"it has {whole}, but no {files}, from which each commit derives them"

@@ -8,7 +8,7 @@ contains it. Source: ``HoodieMetadata.avsc``, ``HoodieMetadataPayload`` of Apach
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TypeAlias
@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 from lakemark.codec.avro_binary import Piece, constant, join
 from lakemark.codec.avro_container import load_schema
 from lakemark.codec.hfile import Entries
+from lakemark.codec.hfile.hfile_data_block import MAX_KEY_BYTES
+from lakemark.errors import InvalidRecords
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.shards import shards_of
 from lakemark.schema.avro import to_json
@@ -91,6 +93,16 @@ class RecordChanges:
         """Whether there is no change."""
         return len(self.written.keys) + len(self.deleted) == 0
 
+    def shards(self, file_ids: Sequence[str]) -> Iterator[ShardChanges]:
+        """Divide the changes among the file groups of the partition.
+
+        Args:
+            file_ids: the ids of the file groups, in the order of their numbers.
+        """
+        for number, part in enumerate(self.by_shard(len(file_ids))):
+            if not part.is_empty:
+                yield ShardChanges(file_ids[number], number, part)
+
     def by_shard(self, count: int) -> list[RecordChanges]:
         """Divide the changes among ``count`` file groups, in the order of their numbers."""
         written, deleted = (
@@ -106,6 +118,23 @@ class RecordChanges:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class ShardChanges:
+    """The changes of one commit to one file group (shard) of the metadata table.
+
+    Attributes:
+        file_id: id of the file group.
+        number: number of the file group in its series.
+        changes: the changes; they may be empty if the commit creates the file group.
+        is_new: whether the commit creates the file group.
+    """
+
+    file_id: str
+    number: int
+    changes: RecordChanges
+    is_new: bool = False
+
+
 def stored_records(
     record_type: int, payload: str, pieces: Sequence[Piece], count: int
 ) -> pa.LargeBinaryArray:
@@ -119,6 +148,26 @@ def stored_records(
     """
     before, after = around_payload(record_type, payload)
     return join([constant(before, count), *pieces, constant(after, count)]).to_arrow()
+
+
+def check_key_lengths(keys: pa.Array, what: str, remedy: str) -> None:
+    """Check that a metadata table can store records of these keys.
+
+    Args:
+        keys: the keys, as strings.
+        what: names the longest key in the error, of which it states the size.
+        remedy: what a user can do about it.
+
+    Raises:
+        InvalidRecords: a key is too long.
+    """
+    longest = pc.max(pc.binary_length(keys)).as_py() or 0
+    if longest > MAX_KEY_BYTES:
+        message = (
+            f"{what} has {longest:,} bytes, but the metadata table stores keys of at most "
+            f"{MAX_KEY_BYTES:,} bytes, so nothing was written; {remedy}"
+        )
+        raise InvalidRecords(message)
 
 
 def around_payload(record_type: int, payload: str) -> tuple[bytes, bytes]:

@@ -8,20 +8,23 @@ Source: ``HoodieRecordIndexInfo``, ``getLocationFromRecordIndexInfo`` of Apache 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.codec.hfile.selection import Keys, Selection
+from lakemark.codec.hfile.selection import Everything, Keys, Selection
 from lakemark.errors import CorruptData
+from lakemark.metadata.index_definition import is_partitioned
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable, Part
 from lakemark.metadata.partition_kind import PartitionKind
-from lakemark.metadata.shards import by_shard, shard_series
+from lakemark.metadata.partition_shards import has_no_series, path_of_series, series_of_paths
+from lakemark.metadata.shards import by_shard, shard_series, shards_of
 from lakemark.metadata.slice_rows import KEY, PAYLOAD
 from lakemark.model.file_slice import FileSlice
 
@@ -36,7 +39,6 @@ LOCATIONS = pa.schema(
 )
 
 _RECORD_INDEX = PartitionKind.RECORD_INDEX
-_FILE_ID_PREFIX = "record-index-"
 _AS_UUID = 0
 #: The last millisecond of the year 9999.
 _LAST_MILLI = 253_402_300_799_999
@@ -58,18 +60,19 @@ class RecordIndex:
     @property
     def is_partitioned(self) -> bool:
         """Whether a key is unique only within a partition of the table."""
-        definition = self.metadata.definitions.get(_RECORD_INDEX.stored_name)
-        return definition is not None and definition.is_partitioned
+        return is_partitioned(self.metadata.definitions)
 
-    def lookup(self, record_keys: pa.Array, partition_path: str | None = None) -> pa.Table:
+    def lookup(
+        self, record_keys: pa.Array, partition_paths: Collection[str] | None = None
+    ) -> pa.Table:
         """Return the locations of those keys that the table contains, in no particular order.
 
         Only blocks that may contain a key are read.
 
         Args:
             record_keys: strings, in any order; a key may occur repeatedly. Nulls match nothing.
-            partition_path: the only partition to search, if keys are unique only within a
-                partition; ignored otherwise.
+            partition_paths: the only partitions to search, if keys are unique only within a
+                partition; ignored otherwise. None to search all partitions.
 
         Returns:
             A table with the schema ``LOCATIONS``.
@@ -79,16 +82,75 @@ class RecordIndex:
             CorruptData: bytes of the metadata table do not match the format.
         """
         wanted = Keys.of_any(record_keys)
-        if partition_path is None or not self.is_partitioned:
+        if partition_paths is None or not self.is_partitioned:
             parts: Sequence[Part] = self._parts(wanted)
         else:
-            slices = self.metadata.slices(_RECORD_INDEX.stored_name)
-            parts = by_shard(_slices_of(slices, partition_path), wanted)
+            known = [one for path in set(partition_paths) for one in self.series.get(path, ())]
+            parts = by_shard(known, wanted)
         return pa.concat_tables([LOCATIONS.empty_table(), *self._locations(parts)])
+
+    @cached_property
+    def series(self) -> Mapping[str, Sequence[FileSlice]]:
+        """The file groups of the index for each partition of the table that has rows.
+
+        A partition with rows is missing only if the index was damaged, or dropped in the meantime.
+        Series that a pending commit has created are omitted, because a rollback removes them. The
+        keys must be unique only within a partition.
+
+        Raises:
+            SnapshotChanged, CorruptData: as for ``lookup``.
+        """
+        found = series_of_paths(self.metadata.slices(_RECORD_INDEX.stored_name))
+        is_valid = self.metadata.rows.is_valid
+        return {path: one for path, one in found.items() if _are_begun(one, is_valid)}
+
+    def count_groups(self) -> dict[str, int]:
+        """Return the number of file groups of each series; see ``series``."""
+        return {path: len(one) for path, one in self.series.items()}
+
+    def find_damage(self) -> str | None:
+        """Return why the file groups of the index do not fit the table; None if they fit.
+
+        Only an index whose keys are unique only within a partition is checked: each partition with
+        files must have file groups in the index.
+
+        Raises:
+            SnapshotChanged: as for ``lookup``.
+            CorruptData: the metadata table's list of files cannot be read.
+        """
+        if not self.is_partitioned:
+            return None
+        try:
+            series = self.series
+        except CorruptData as error:
+            return str(error)
+        lister = MetadataFileLister(self.metadata)
+        unknown = set(lister.list_partitions()) - series.keys()
+        listed = lister.list_some(unknown) if unknown else {}
+        lost = sorted(path for path, files in listed.items() if files)
+        return has_no_series(lost[0]) if lost else None
 
     def scan(self) -> Iterator[pa.Table]:
         """Yield the locations of all keys, as ``LOCATIONS``; errors as for ``lookup``."""
         yield from self._locations(self._parts(None))
+
+    def scan_shards(self) -> Iterator[tuple[FileSlice, pa.Table, pa.Array]]:
+        """Yield the locations of all keys by file group of the index; errors as for ``lookup``.
+
+        Each file group has one or more tables with the schema ``LOCATIONS``, and for each location
+        whether a lookup of its key finds it, which depends on the file group.
+        """
+        series_by_prefix = shard_series(self.metadata.slices(_RECORD_INDEX.stored_name))
+        for prefix, series in series_by_prefix.items():
+            for number, one in enumerate(series):
+                for rows in self._locations([(one, Everything())]):
+                    shards = shards_of(rows["record_key"].combine_chunks(), len(series))
+                    are_found = pa.array(shards == number)
+                    if self.is_partitioned:
+                        paths = rows["partition_path"].combine_chunks()
+                        are_here = pc.equal(paths, path_of_series(prefix))
+                        are_found = pc.and_(are_found, are_here)
+                    yield one, rows, are_found
 
     def _parts(self, selection: Selection | None) -> Sequence[Part]:
         return self.metadata.parts(_RECORD_INDEX.stored_name, selection)
@@ -99,17 +161,12 @@ class RecordIndex:
                 yield _locations(rows, self.zone)
 
 
-def _slices_of(slices: Sequence[FileSlice], partition_path: str) -> list[FileSlice]:
-    """Return the index's file groups for one partition of the table.
-
-    The ids of these file groups contain the escaped path of the partition.
-    """
-    return [
-        file_slice
-        for prefix, series in shard_series(slices).items()
-        if unquote(prefix.removeprefix(_FILE_ID_PREFIX).removesuffix("-")) == partition_path
-        for file_slice in series
-    ]
+def _are_begun(series: Iterable[FileSlice], is_valid: Callable[[str], bool]) -> bool:
+    """Return whether a valid commit or a compaction has written each slice."""
+    return all(
+        one.base is not None or any(is_valid(log.name.instant) for log in one.logs)
+        for one in series
+    )
 
 
 def _locations(rows: pa.Table, zone: str) -> pa.Table:
@@ -169,5 +226,8 @@ def _instants(millis: pa.Array, zone: str) -> pa.Array:
     if first is not None and not 0 <= first <= last <= _LAST_MILLI:
         path, expected = _RECORD_INDEX.stored_name, f"milliseconds from 0 to {_LAST_MILLI}"
         raise CorruptData(path, None, expected, f"{first} to {last}")
-    moments = millis.cast(pa.timestamp("ms", zone))
-    return pc.replace_substring(pc.strftime(moments, format="%Y%m%d%H%M%S"), ".", "")
+    # A commit adds many keys, and formatting was a fourth of the time of a lookup.
+    times = pc.dictionary_encode(millis)
+    moments = times.dictionary.cast(pa.timestamp("ms", zone))
+    texts = pc.replace_substring(pc.strftime(moments, format="%Y%m%d%H%M%S"), ".", "")
+    return texts.take(times.indices)

@@ -1,19 +1,24 @@
 """Finds how a commit changes the record index, and that no key gets a second location.
 
 The workers that write the files of a commit collect the keys that each file adds to its file group
-or removes from it (``KeyChanges``). A key is unique in the whole table, so a commit must not add a
-key that another writer has added meanwhile. Source: ``convertMetadataToRecordIndexRecords`` of
+or removes from it (``KeyChanges``). A key is unique in the whole table or, in a partitioned index,
+in its partition. So a commit must not add a key that another writer has added there meanwhile.
+Source: ``convertMetadataToRecordIndexRecords`` of
 ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0, where the index then keeps one of the two locations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.errors import Refused, WriteConflict
+from lakemark.metadata.partition_shards import PartitionedChanges, count_new_groups
 from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.record_index import RecordIndex
 from lakemark.metadata.record_index_records import KeysOfGroup, encode_locations
@@ -25,57 +30,107 @@ from lakemark.timeline.clock import TimelineClock
 _NO_KEYS = pa.array([], pa.string())
 
 
-def record_index_changes(
-    stats: Sequence[WriteStat], instant: str, clock: TimelineClock, index: RecordIndex | None
-) -> RecordChanges:
-    """Return the changes of a commit to the record index.
+#: Returns the current locations of keys.
+Locate: TypeAlias = Callable[[pa.Array], pa.Table]
 
-    Args:
-        stats: the files of the commit, and the file groups that it replaces with other rows.
+
+@dataclass(frozen=True, slots=True)
+class RecordIndexCommit:
+    """Encodes the changes of one commit to the record index.
+
+    Attributes:
         instant: requested time of the commit.
         clock: the clock of the table.
-        index: the index as of now; None if no other writer has changed the table since the keys of
-            the commit were looked up.
-
-    Raises:
-        WriteConflict: another writer has added one of the keys; or the index was created after the
-            writer of a file had begun.
-        Refused: the commit adds a key to two file groups.
+        shard_counts: for a partitioned index, the number of its file groups for each partition that
+            has any; None for an index of the whole table.
+        list_ids: returns the ids of all stored file groups of the index, whoever created them.
     """
-    changes = [(_group_of(stat), _collected(stat)) for stat in stats]
-    added = [KeysOfGroup(group, instant, one.added) for group, one in changes if len(one.added)]
-    removed = [KeysOfGroup(group, instant, one.removed) for group, one in changes]
-    if index is not None:
-        located = _locations(index, [*added, *removed])
-        removed = [_only_here(one, located) for one in removed]
-        _check_new(added, removed, located)
-    new = _concat(one.keys for one in added)
-    _check_distinct(new)
-    gone = pc.unique(_concat(one.keys for one in removed))
-    gone = gone.filter(pc.invert(pc.is_in(gone, value_set=new)))
-    return encode_locations(added, gone, clock)
+
+    instant: str
+    clock: TimelineClock
+    shard_counts: Mapping[str, int] | None
+    list_ids: Callable[[], Iterable[str]]
+
+    def changes(
+        self, stats: Sequence[WriteStat], index: RecordIndex | None
+    ) -> RecordChanges | PartitionedChanges:
+        """Return the changes of a commit of rows.
+
+        Args:
+            stats: the files of the commit, and the file groups that it replaces with other rows.
+            index: the index as of now; None if no other writer has changed the table since the keys
+                of the commit were looked up.
+
+        Raises:
+            WriteConflict: another writer has added one of the keys; or the index was created after
+                the writer of a file had begun.
+            Refused: the commit adds a key to two file groups.
+        """
+        if self.shard_counts is None:
+            return self._changes(stats, None if index is None else index.lookup)
+        return self._partitioned(
+            {
+                path: self._changes(some, None if index is None else _within(index, path))
+                for path, some in _by_path(stats).items()
+            }
+        )
+
+    def moves(self, stats: Sequence[WriteStat]) -> RecordChanges | PartitionedChanges:
+        """Return the changes of a clustering, whose keys all have rows in the table already.
+
+        Other writers cannot have added or moved the keys meanwhile, because a commit to the
+        replaced file groups conflicts with the clustering.
+
+        Args:
+            stats: the files of the clustering.
+
+        Raises:
+            WriteConflict: the index was created after the writer of a file had begun.
+            Refused: a key has rows in two of the files.
+        """
+        if self.shard_counts is None:
+            return self._moves(stats)
+        return self._partitioned(
+            {path: self._moves(some) for path, some in _by_path(stats).items()}
+        )
+
+    def _partitioned(self, by_path: Mapping[str, RecordChanges]) -> PartitionedChanges:
+        counts = self.shard_counts or {}
+        return PartitionedChanges(by_path, counts, count_new_groups(by_path, counts, self.list_ids))
+
+    def _changes(self, stats: Sequence[WriteStat], locate: Locate | None) -> RecordChanges:
+        """Return the changes among which a key is unique: those of the table or of a partition."""
+        changes = [(_group_of(stat), _collected(stat)) for stat in stats]
+        added = [self._keys(group, one.added) for group, one in changes if len(one.added)]
+        removed = [self._keys(group, one.removed) for group, one in changes]
+        if locate is not None:
+            located = locate(pc.unique(_concat(one.keys for one in [*added, *removed])))
+            removed = [_only_here(one, located) for one in removed]
+            _check_new(added, removed, located)
+        new = _concat(one.keys for one in added)
+        _check_distinct(new)
+        gone = pc.unique(_concat(one.keys for one in removed))
+        gone = gone.filter(pc.invert(pc.is_in(gone, value_set=new)))
+        return encode_locations(added, gone, self.clock)
+
+    def _moves(self, stats: Sequence[WriteStat]) -> RecordChanges:
+        moved = [self._keys(_group_of(stat), _collected(stat).added) for stat in stats]
+        _check_distinct(_concat(one.keys for one in moved))
+        return encode_locations(moved, _NO_KEYS, self.clock)
+
+    def _keys(self, group: FileGroupId, keys: pa.Array) -> KeysOfGroup:
+        return KeysOfGroup(group, self.instant, keys)
 
 
-def record_index_moves(
-    stats: Sequence[WriteStat], instant: str, clock: TimelineClock
-) -> RecordChanges:
-    """Return the changes of a clustering, whose keys all have rows in the table already.
+def _within(index: RecordIndex, path: str) -> Locate:
+    return lambda keys: index.lookup(keys, [path])
 
-    Other writers cannot have added or moved the keys meanwhile, because a commit to the replaced
-    file groups conflicts with the clustering.
 
-    Args:
-        stats: the files of the clustering.
-        instant: requested time of the clustering.
-        clock: the clock of the table.
-
-    Raises:
-        WriteConflict: the index was created after the writer of a file had begun.
-        Refused: a key has rows in two of the files.
-    """
-    moved = [KeysOfGroup(_group_of(stat), instant, _collected(stat).added) for stat in stats]
-    _check_distinct(_concat(one.keys for one in moved))
-    return encode_locations(moved, _NO_KEYS, clock)
+def _by_path(stats: Iterable[WriteStat]) -> dict[str, list[WriteStat]]:
+    by_path: defaultdict[str, list[WriteStat]] = defaultdict(list)
+    for stat in stats:
+        by_path[stat.partition_path or ""].append(stat)
+    return by_path
 
 
 def _group_of(stat: WriteStat) -> FileGroupId:
@@ -91,10 +146,6 @@ def _collected(stat: WriteStat) -> KeyChanges:
         )
         raise WriteConflict(message)
     return stat.key_changes
-
-
-def _locations(index: RecordIndex, changed: Iterable[KeysOfGroup]) -> pa.Table:
-    return index.lookup(pc.unique(_concat(one.keys for one in changed)))
 
 
 def _only_here(removed: KeysOfGroup, located: pa.Table) -> KeysOfGroup:

@@ -25,7 +25,12 @@ import pyarrow as pa
 from lakemark.codec.hfile import Entries
 from lakemark.codec.varint import zigzag
 from lakemark.metadata.partition_kind import PartitionKind
-from lakemark.metadata.record_changes import RecordChanges, around_payload
+from lakemark.metadata.partition_shards import MAX_GROUPS, MIN_GROUPS
+from lakemark.metadata.record_changes import (
+    RecordChanges,
+    around_payload,
+    check_key_lengths,
+)
 from lakemark.model.file_slice import FileGroupId
 from lakemark.timeline.clock import TimelineClock
 
@@ -71,6 +76,9 @@ def encode_locations(
         added: the keys of some file groups; no key is in two of them.
         removed: keys that are in no file group any more, as strings.
         clock: the clock of the table, whose time zone the instants have.
+
+    Raises:
+        InvalidRecords: a key is too long.
     """
     nothing = Entries(pa.array([], pa.binary()), pa.array([], pa.binary()))
     deleted = RecordChanges(nothing, removed.cast(pa.binary()))
@@ -82,8 +90,19 @@ def count_record_index_groups(record_count: int) -> int:
 
     Source: ``estimateFileGroupCount`` of ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0.
     """
-    needed = record_count * _GROWTH // (_MAX_FILE_BYTES // _RECORD_BYTES)
-    return min(max(needed, MIN_RECORD_INDEX_GROUPS), _MOST_GROUPS)
+    return min(max(_needed_groups(record_count), MIN_RECORD_INDEX_GROUPS), _MOST_GROUPS)
+
+
+def count_partition_groups(record_count: int) -> int:
+    """Return the number of file groups of a partition in a new partitioned record index.
+
+    Source: as for ``count_record_index_groups``.
+    """
+    return min(max(_needed_groups(record_count), MIN_GROUPS), MAX_GROUPS)
+
+
+def _needed_groups(record_count: int) -> int:
+    return record_count * _GROWTH // (_MAX_FILE_BYTES // _RECORD_BYTES)
 
 
 def millis_of(instant: str, clock: TimelineClock) -> int:
@@ -92,6 +111,10 @@ def millis_of(instant: str, clock: TimelineClock) -> int:
 
 
 def _records_of(added: KeysOfGroup, clock: TimelineClock) -> RecordChanges:
+    remedy = (
+        "shorten the key, or drop the index (lakemark table index drop TABLE record_index --run)"
+    )
+    check_key_lengths(added.keys, "a record key", remedy)
     record = _encode_record(added.group, millis_of(added.instant, clock))
     values = pa.repeat(pa.scalar(record, pa.binary()), len(added.keys))
     return RecordChanges(Entries(added.keys.cast(pa.binary()), values), pa.array([], pa.binary()))

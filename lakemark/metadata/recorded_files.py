@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from lakemark.errors import CorruptData
-from lakemark.metadata.valid_instants import INITIAL
+from lakemark.metadata.valid_instants import creates_partition, is_numbered
 from lakemark.model.action import Action
 from lakemark.model.file_slice import LogFile
 from lakemark.model.instant import Instant
@@ -38,11 +38,13 @@ class RecordedFiles:
         store: reads the metadata table's commits, each only once.
         timeline: the metadata table's timeline.
         is_valid: returns whether a commit is valid according to the data table's timeline.
+        data: the data table's timeline, which shows the commits that added an index.
     """
 
     store: TimelineStore
     timeline: Timeline
     is_valid: Callable[[str], bool]
+    data: Timeline
 
     def find_mismatch(self, partition: str, listed: Iterable[DataFile]) -> str | None:
         """Compare the files of a partition with the recorded ones.
@@ -58,6 +60,9 @@ class RecordedFiles:
             SnapshotChanged: a commit was undone in the meantime; load the timeline again.
         """
         by_path = {file.path: file for file in listed}
+        later = next((path for path, file in by_path.items() if self._is_later(file)), None)
+        if later is not None:
+            return f"its file {later} is of an index that was created after the table was opened"
         try:
             recorded = self._recorded(partition, by_path.values())
         except CorruptData as error:
@@ -69,6 +74,20 @@ class RecordedFiles:
             if not self._is_whole(found, file):
                 return f"its file {path} has {found.size_bytes} bytes, not {file.size_bytes}"
         return None
+
+    def _is_later(self, file: DataFile) -> bool:
+        """Return whether the commit that created the partition was requested after ``data``.
+
+        Another process has then dropped the index and created it again. Records of a base file have
+        no commit, so the index may describe later rows. A delta commit writes base files only if it
+        creates a partition.
+        """
+        if isinstance(file, LogFile) or file.name.instant <= (self.data.newest_time or ""):
+            return False
+        writer = self.timeline.find(file.name.instant)
+        if writer is None or writer.action is not Action.DELTA_COMMIT:
+            return False
+        return not is_numbered(writer)  # a new table's timeline may be empty
 
     def _is_whole(self, found: DataFile, recorded: DataFile) -> bool:
         if self._names_slices and isinstance(found, LogFile):
@@ -100,15 +119,24 @@ class RecordedFiles:
         """Return when the partition was created, if it was created again; otherwise "".
 
         An index may be dropped and created again. Commits from before name files of the dropped
-        partition. The first log of each file group is named after the instant that created it.
+        partition. The first log of each file group is named after the instant that created it. If
+        that instant has the requested time of an indexing action, the index was dropped before this
+        time. Writers of Apache Hudi may update the partition from this time on.
         """
         named = {file.name.instant for file in listed}
-        created = [i for i in self._initial() if i.requested_at in named]
-        return max((i.completed_at or "" for i in created), default="")
+        created = [i for i in self._creations() if i.requested_at in named]
+        return max((self._exists_from(i) for i in created), default="")
 
-    def _initial(self) -> list[Instant]:
+    def _exists_from(self, creation: Instant) -> str:
+        """Return a time from which on no commit names files of a dropped partition."""
+        completed_at = creation.completed_at or ""
+        if is_numbered(creation):
+            return completed_at
+        return min(creation.requested_at, completed_at)  # in version 6, without the milliseconds
+
+    def _creations(self) -> list[Instant]:
         """Return the commits that created partitions."""
-        return [i for i in self.timeline.completed(Action.DELTA_COMMIT) if _is_initial(i)]
+        return [i for i in self.timeline.completed(Action.DELTA_COMMIT) if self._is_creation(i)]
 
     def _newest_bases(
         self, partition: str, files: Iterable[DataFile], created_at: str
@@ -127,7 +155,7 @@ class RecordedFiles:
         for instant in self._base_writers():
             if (instant.completed_at or "") < created_at:
                 continue
-            if all_have_one and _is_initial(instant) and instant.requested_at not in named:
+            if all_have_one and self._is_creation(instant) and instant.requested_at not in named:
                 continue
             for file in self._written(instant, partition):
                 if not isinstance(file, LogFile):
@@ -139,7 +167,7 @@ class RecordedFiles:
     def _base_writers(self) -> Iterator[Instant]:
         """Yield the compactions, and the commits that created a partition, newest first."""
         compactions = self.timeline.completed(Action.COMMIT)
-        yield from sorted((*compactions, *self._initial()), key=self._begins, reverse=True)
+        yield from sorted((*compactions, *self._creations()), key=self._begins, reverse=True)
 
     def _since_compaction(self) -> list[Instant]:
         """Return the valid delta commits that the last compaction does not include, in order."""
@@ -148,7 +176,7 @@ class RecordedFiles:
         return [
             i
             for i in self.timeline.completed(Action.DELTA_COMMIT)
-            if not _is_initial(i)
+            if not self._is_creation(i)
             and (last is None or self._is_after(i, last))
             and self.is_valid(i.requested_at)
         ]
@@ -163,7 +191,7 @@ class RecordedFiles:
 
     def _begins(self, base: Instant) -> str:
         """Return the time after which logs are merged onto the base files of an instant."""
-        if _is_initial(base) and not self._names_slices:
+        if is_numbered(base) and not self._names_slices:
             return base.completed_at or ""
         return base.requested_at
 
@@ -179,6 +207,5 @@ class RecordedFiles:
     def _names_slices(self) -> bool:
         return self.store.version.logs_name_their_slice
 
-
-def _is_initial(instant: Instant) -> bool:
-    return instant.requested_at.startswith(INITIAL)
+    def _is_creation(self, instant: Instant) -> bool:
+        return creates_partition(instant, self.data)

@@ -18,7 +18,11 @@ import pyarrow.compute as pc
 from lakemark.codec.hfile import Entries
 from lakemark.errors import WriteConflict
 from lakemark.metadata.partition_kind import PartitionKind
-from lakemark.metadata.record_changes import RecordChanges, around_payload
+from lakemark.metadata.record_changes import (
+    RecordChanges,
+    around_payload,
+    check_key_lengths,
+)
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index import encode_keys, encoded_values
 from lakemark.model.commit_metadata import WriteStat
@@ -68,7 +72,13 @@ def encode_index_keys(added: pa.Array, removed: pa.Array, column: SecondaryColum
         added: distinct keys that ``index_keys`` returned.
         removed: distinct keys that are not in ``added``.
         column: the indexed column.
+
+    Raises:
+        InvalidRecords: a value is too long, together with its record key.
     """
+    name = column.partition
+    remedy = f"shorten the value, or drop the index (lakemark table index drop TABLE {name} --run)"
+    check_key_lengths(added, f"a value of column {column.name!r} with its record key", remedy)
     before, after = around_payload(_TYPE, PartitionKind.SECONDARY_INDEX.payload)
     record = pa.scalar(before + _NOT_DELETED + after, pa.binary())
     written = Entries(added.cast(pa.binary()), pa.repeat(record, len(added)))

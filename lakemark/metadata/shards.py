@@ -3,7 +3,7 @@
 A partition has a fixed number of file groups, whose ids are ``<prefix><number>-0``. The number of a
 key's file group is the Java string hash of the key, modulo the count of file groups. If the keys of
 a record index are unique only within a partition of the data table, each data partition has its own
-series of file groups. Their prefix contains the data partition.
+series of file groups (``partition_shards``).
 Source: ``HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex``, ``getFileIDForFileGroup`` and
 ``getFileGroupIndexFromFileId`` of Apache Hudi 1.2.0.
 """
@@ -25,12 +25,12 @@ from lakemark.model.file_slice import FileSlice
 _FILE_ID = re.compile(r"(.*?)([0-9]+)(?:-0)?")
 
 
-def shards_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
+def shards_of(keys: pa.Array, count: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the number of the file group of each key.
 
     Args:
         keys: strings, or binaries in UTF-8, without nulls.
-        count: number of file groups in the series.
+        count: number of file groups in the series; an array if keys are of several series.
     """
     hashes = string_hash(keys)
     # Java: abs(abs(h) % count), where the smallest integer is its own absolute value.
@@ -70,9 +70,20 @@ def shard_series(slices: Iterable[FileSlice]) -> dict[str, list[FileSlice]]:
     return {prefix: [series[n] for n in sorted(series)] for prefix, series in numbered.items()}
 
 
+def file_ids(prefix: str, count: int) -> list[str]:
+    """Return the ids of the file groups of a series, in the order of their numbers."""
+    return [f"{prefix}{number:04d}-0" for number in range(count)]
+
+
+def parse_file_id(file_id: str) -> tuple[str, int] | None:
+    """Return the prefix and the number of a file id; None if it has another form."""
+    match = _FILE_ID.fullmatch(file_id)
+    return None if match is None else (match.group(1), int(match.group(2)))
+
+
 def _parse(file_slice: FileSlice) -> tuple[str, int]:
-    match = _FILE_ID.fullmatch(file_slice.group.file_id)
-    if match is None:
+    parsed = parse_file_id(file_slice.group.file_id)
+    if parsed is None:
         path = file_slice.group.partition_path
         raise CorruptData(path, None, "a file id <prefix><number>-0", file_slice.group.file_id)
-    return match.group(1), int(match.group(2))
+    return parsed

@@ -35,8 +35,8 @@ _OPEN_SHARDS = 256
 #: The records as they are stored, with the number of the source that has them.
 _SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("source", pa.int32())])
 
-#: Returns the number of the shard of each key.
-ShardsOf = Callable[[pa.BinaryArray], npt.NDArray[np.int64]]
+#: Returns the number of the shard of each record, given the keys and the numbers of the sources.
+ShardsOf = Callable[[pa.BinaryArray, npt.NDArray[np.int32]], npt.NDArray[np.int64]]
 
 _WHAT = "the records of an index that is being built"
 
@@ -71,15 +71,13 @@ class SpilledEntries:
     ) -> None:
         self._opened.close()
 
-    @property
-    def count(self) -> int:
-        """The number of records, without those of dropped sources."""
-        return self._counts.total()
+    def count_of(self, sources: Iterable[int]) -> int:
+        """Return the number of records of some sources."""
+        return sum(self._counts[source] for source in sources)
 
-    @property
-    def key_bytes(self) -> int:
-        """The size of the keys of these records, in bytes."""
-        return self._key_bytes.total()
+    def key_bytes_of(self, sources: Iterable[int]) -> int:
+        """Return the size of the keys of these records, in bytes."""
+        return sum(self._key_bytes[source] for source in sources)
 
     def add(self, entries: Entries, source: int) -> None:
         """Add records of a source.
@@ -126,7 +124,7 @@ class SpilledEntries:
 
         Args:
             number: the number of shards.
-            shards_of: returns the shard of each key.
+            shards_of: returns the shard of each record.
 
         Raises:
             StorageUnavailable: the disk of the temporary folder is full.
@@ -146,7 +144,9 @@ class SpilledEntries:
         with temporary_writes(_WHAT), ExitStack() as writers:
             opened: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
             for table in self._kept():
-                shards = shards_of(table["key"].combine_chunks())
+                columns = (table[name].combine_chunks() for name in ("key", "source"))
+                keys, sources = columns
+                shards = shards_of(keys, np.asarray(sources))
                 for shard in np.unique(shards[np.isin(shards, window)]).tolist():
                     if shard not in opened:
                         paths[shard] = self._new_path()

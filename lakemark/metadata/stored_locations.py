@@ -34,8 +34,9 @@ def record_index_differences(
 ) -> Iterator[Difference]:
     """Yield the file groups whose keys have another location in the index, or none.
 
-    Also yield the file groups in which the index locates keys that have no row there. Each
-    difference counts keys and names one.
+    Also yield the file groups in which the index locates keys that have no row there, and the file
+    groups of the index with keys that no lookup searches there. Each difference counts keys and
+    names one.
 
     Args:
         index: the record index; its locations are held in memory.
@@ -46,8 +47,13 @@ def record_index_differences(
         SnapshotChanged: the table was changed in the meantime; call again.
         CorruptData, Unsupported: a file cannot be read.
     """
-    located = pa.concat_tables([LOCATIONS.empty_table(), *index.scan()])
-    of_group = dict(_by_group(located))
+    located = [LOCATIONS.empty_table()]
+    for shard, rows, are_found in index.scan_shards():
+        located.append(rows.filter(are_found))
+        hidden = rows.filter(pc.invert(are_found))["record_key"].combine_chunks()
+        path = str(shard.group)
+        yield from _if_any(path, hidden, hidden.slice(0, 0), "a location", "another file group")
+    of_group = dict(_by_group(pa.concat_tables(located)))
     for one in slices:
         stored = read_keys(one)
         place = (one.group.partition_path, one.group.file_id)

@@ -9,17 +9,17 @@ Source: ``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi 1.2
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from uuid import uuid4
 
-from lakemark.errors import Refused
+from lakemark.model.action import Action
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 
 #: Digits of an instant time; in table version 6, instants of a metadata table may have more.
 MILLIS_DIGITS = 17
-#: Prefix of the requested times of the instants that create partitions of the metadata table.
+#: Prefix of the requested times of the instants that create the partitions of a new metadata table.
+#: Apache Hudi also uses it for a partition that a writer adds without an indexing action.
 INITIAL = "0" * 14
 #: Each of these instants ends in a number of three digits, which is less than this limit.
 _NUMBERS_END = 1000
@@ -28,51 +28,53 @@ _FIRST_NUMBER = 10
 
 
 def draw_first_number(count: int) -> int:
-    """Draw a random number for the first of ``count`` instants that create partitions.
+    """Draw a random number for the first of ``count`` instants that create a metadata table.
 
     The numbers are random so that a metadata table that is built again seldom has files with the
     names of the dropped one. Then a request for a file of the dropped metadata table does no harm
     if the store executes it late. Apache Hudi accepts any number
-    (``HoodieTableMetadataUtil.getValidInstantTimestamps``). For a partition that it adds, it uses
-    the lowest unused number (``generateUniqueInstantTime``).
+    (``HoodieTableMetadataUtil.getValidInstantTimestamps``).
     """
     return _FIRST_NUMBER + uuid4().int % (_NUMBERS_END - count - _FIRST_NUMBER)
 
 
-def draw_number(metadata: Timeline) -> int:
-    """Draw the number of an instant that adds one partition to a metadata table.
-
-    Args:
-        metadata: the metadata table's timeline. An archived instant has its number for ever.
-
-    Raises:
-        Refused: all numbers are used.
-    """
-    numbers = random.sample(range(_FIRST_NUMBER, _NUMBERS_END), _NUMBERS_END - _FIRST_NUMBER)
-    unused = (n for n in numbers if metadata.find(initial(n)) is None)
-    found = next((n for n in unused if metadata.archived_time(initial(n)) is None), None)
-    if found is None:
-        message = (
-            "the timeline of the metadata table has as many instants that created partitions as "
-            "there can be; build the metadata table again (lakemark table check TABLE --rebuild "
-            "--run)"
-        )
-        raise Refused(message)
-    return found
-
-
 def initial(number: int) -> str:
-    """Return the requested time of an instant that creates a partition, by the instant's number."""
+    """Return the requested time of an instant of a new metadata table, by the instant's number."""
     return f"{INITIAL}{number:03d}"
 
 
-def first_initial(metadata: Timeline) -> Instant | None:
-    """Return the oldest active instant that created a partition; None if none is active.
+def creates_partition(instant: Instant, data: Timeline) -> bool:
+    """Return whether a delta commit of a metadata table created a partition.
 
-    Completion times are compared, because the requested times do not show the order: Apache Hudi
-    gives a partition that it adds later the lowest unused number.
+    A partition of a new metadata table is created by an instant with a number. A partition that is
+    added later is created by an instant with the requested time of the indexing action. If its
+    instant had a number, it would become the start of the metadata table's timeline. Then Apache
+    Hudi would no longer take instants between the number and the old start for archived, and would
+    ignore their base files. Indexing actions are never archived. Source:
+    ``HoodieBackedTableMetadataWriter.generateUniqueInstantTime``.
+
+    Args:
+        instant: a delta commit of the metadata table.
+        data: the data table's timeline.
     """
-    created = (i for i in metadata.completed() if i.requested_at.startswith(INITIAL))
+    if is_numbered(instant):
+        return True
+    announced = data.find(instant.requested_at)
+    return announced is not None and announced.action is Action.INDEXING
+
+
+def is_numbered(instant: Instant) -> bool:
+    """Return whether an instant that creates a partition has a number instead of a time."""
+    return instant.requested_at.startswith(INITIAL)
+
+
+def first_initial(metadata: Timeline) -> Instant | None:
+    """Return the oldest active instant with a number; None if none is active.
+
+    Completion times are compared, because the numbers do not show the order: Apache Hudi gives a
+    partition that it adds later, without an indexing action, the lowest unused number.
+    """
+    created = filter(is_numbered, metadata.completed())
     return min(created, key=lambda i: i.completed_at or "", default=None)
 
 

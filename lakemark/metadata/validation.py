@@ -18,10 +18,12 @@ from lakemark.metadata.bootstrap import visible_files
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of, may_be_too_wide
 from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
 from lakemark.metadata.difference import Difference
+from lakemark.metadata.expressions.file_values import FileValues
+from lakemark.metadata.expressions.validation import expression_differences
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
-from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.partition_kind import PartitionKind, find_missing_statistics
 from lakemark.metadata.record_index import RecordIndex
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.stored_locations import ReadKeys, record_index_differences
@@ -34,6 +36,7 @@ from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister
+from lakemark.view.retention import files_being_cleaned
 from lakemark.view.view_loader import list_without_rolled_back
 
 
@@ -48,15 +51,18 @@ def find_differences(
     read_keys: ReadKeys,
     secondary: Sequence[SecondaryColumn] = (),
     read_rows: ReadRows = no_rows,
+    expressions: Sequence[FileValues] = (),
 ) -> list[Difference]:
     """Return all differences; this reads the footer or the rows of every data file.
 
     Missing file statistics do not count as a difference if the index does not include the column.
     Missing partition statistics do not count if no partition has statistics of the column.
     Partition statistics may be wider than the rows, unless they are marked as tight (exact).
+    The metadata table may describe files that an inflight clean has already deleted.
     Bloom filters must equal those in the footers of the base files. The record index must have the
     file group of each record key that queries read, and no other keys. A secondary index must have
-    the value of each row that queries read, and no other values.
+    the value of each row that queries read, and no other values. An expression index must have the
+    bounds, or a filter with the values, of each file.
 
     Args:
         storage: the data table's root.
@@ -69,6 +75,7 @@ def find_differences(
         read_keys: reads the record keys of a slice, if the metadata table has a record index.
         secondary: the columns with a secondary index.
         read_rows: reads the rows of a slice, if there are such columns.
+        expressions: the expressions with an index.
 
     Raises:
         SnapshotChanged: the table was changed in the meantime; call again.
@@ -80,7 +87,8 @@ def find_differences(
         return found + damaged  # the remaining checks may not be able to read it
     version = store.version
     on_storage = list_without_rolled_back(store, timeline, StorageFileLister(storage), version)
-    listed = [file for some in MetadataFileLister(metadata).list_files().values() for file in some]
+    existing = [file for some in on_storage.values() for file in some]
+    listed, cleaned = _partly_cleaned(metadata, existing, files_being_cleaned(timeline, store))
     known = {file.path for file in listed}
     files = [
         file
@@ -89,14 +97,14 @@ def find_differences(
         if file.path in known or _has_committed_data(storage, file, timeline, version)
     ]
     found += _listing_differences(listed, files)
-    names = {str(file.name) for some in on_storage.values() for file in some}
+    names = {str(file.name) for file in (*existing, *cleaned)}
     if metadata.partitions_of_kind(PartitionKind.BLOOM_FILTERS):
-        everything = [file for some in on_storage.values() for file in some]
-        found += bloom_filter_differences(storage, metadata, files, everything)
+        found += bloom_filter_differences(storage, metadata, files, (*existing, *cleaned))
     slices = list(latest)
     if metadata.partitions_of_kind(PartitionKind.RECORD_INDEX):
         found += record_index_differences(RecordIndex(metadata), slices, read_keys)
     found += secondary_index_differences(metadata, secondary, slices, read_rows)
+    found += expression_differences(metadata, expressions, files, names, slices)
     if not metadata.partitions_of_kind(PartitionKind.COLUMN_STATS):
         return found
     read = runner.map(lambda file: derive_file_ranges(storage, file, columns), files)
@@ -105,6 +113,22 @@ def find_differences(
     if metadata.partitions_of_kind(PartitionKind.PARTITION_STATS):
         found += _partition_differences(metadata, slices, timeline, recomputed, columns)
     return found
+
+
+def _partly_cleaned(
+    metadata: MetadataTable, existing: Iterable[DataFile], being_cleaned: Container[str]
+) -> tuple[list[DataFile], list[DataFile]]:
+    """Return the listed files, apart from those that an inflight clean has already deleted.
+
+    A clean is recorded in the metadata table after all of its files were deleted.
+    """
+    on_storage = {file.path for file in existing}
+    listed, cleaned = list[DataFile](), list[DataFile]()
+    for some in MetadataFileLister(metadata).list_files().values():
+        for file in some:
+            is_cleaned = file.path in being_cleaned and file.path not in on_storage
+            (cleaned if is_cleaned else listed).append(file)
+    return listed, cleaned
 
 
 def _has_committed_data(
@@ -128,9 +152,15 @@ def _timeline_differences(metadata: MetadataTable) -> Iterator[Difference]:
 
 
 def _partition_file_differences(metadata: MetadataTable) -> Iterator[Difference]:
-    """Yield a difference for each metadata partition whose files differ from the recorded ones."""
+    """Yield a difference for each metadata partition that is missing, or has wrong files."""
+    missing = find_missing_statistics(metadata.partitions)
+    if missing is not None:
+        path = join(METADATA_FOLDER, PartitionKind.COLUMN_STATS.stored_name)
+        yield Difference(path, "files", missing, "statistics of each file")
     for partition in sorted(metadata.partitions):
         mismatch = metadata.find_file_mismatch(partition)
+        if mismatch is None and partition == PartitionKind.RECORD_INDEX.stored_name:
+            mismatch = RecordIndex(metadata).find_damage()
         if mismatch is not None:
             path = join(METADATA_FOLDER, partition)
             yield Difference(path, "files", mismatch, "the files that its commits recorded")
@@ -244,8 +274,8 @@ def _partition_differences(
         for name in stored[path].columns:
             is_tight = (path, name) in tight and not may_be_wide
             known, actual = _range(stored[path], name), _range(exact if is_tight else widened, name)
-            if not any(part.columns for part in parts) and known is not None and _is_empty(known):
-                continue  # all rows of the partition were deleted
+            if not any(part.columns for part in parts):
+                continue  # no row is outside of any bounds; Apache Hudi keeps those of former rows
             if known is None or actual is None or _bounds(known) != _bounds(actual):
                 yield Difference(join(path, ""), name, _text(known), _text(actual))
         for name in sorted(indexed):
@@ -262,10 +292,6 @@ def _range(ranges: ColumnRanges, name: str) -> dict[str, object] | None:
     low, high = ranges.bounds.column(at).to_pylist()
     nulls, values = ranges.null_counts[at], ranges.value_counts[at]
     return {"min": low, "max": high, "null_count": nulls, "value_count": values}
-
-
-def _is_empty(known: dict[str, object]) -> bool:
-    return known["max"] is None and known["value_count"] == 0
 
 
 def _bounds(known: dict[str, object]) -> tuple[object, object]:

@@ -11,7 +11,7 @@ metadata table again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -29,12 +29,24 @@ from lakemark.errors import (
     Unsupported,
 )
 from lakemark.metadata.consistency import find_inconsistency
-from lakemark.metadata.index_definition import DEFINITIONS_PATH, read_definitions
+from lakemark.metadata.expressions.indexed_expression import (
+    IndexedExpression,
+    indexed_expressions,
+    is_expression_index,
+)
+from lakemark.metadata.index_definition import (
+    DEFINITIONS_PATH,
+    is_partitioned,
+    read_definitions,
+)
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_store import MetadataStore
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, MetadataTableOpener
-from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.partition_kind import PartitionKind, find_missing_statistics
+from lakemark.metadata.partition_shards import PartitionedChanges
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.record_index import RecordIndex
 from lakemark.metadata.secondary_columns import (
     SecondaryColumn,
     is_secondary_index,
@@ -42,6 +54,7 @@ from lakemark.metadata.secondary_columns import (
 )
 from lakemark.model.action import COMMITS
 from lakemark.model.column_ranges import ColumnRanges, indexed_columns
+from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.instant import Instant
 from lakemark.read.scan_planner import table_schema
 from lakemark.storage.folder_storage import FolderStorage
@@ -76,8 +89,14 @@ class WriterState:
             partition has a record of such a column.
         paths: paths of the data table's partitions.
         ranges: column ranges of the partitions that this writer has written to, by path.
-        definitions_file: the file with the index definitions, if the table has a record index. An
-            index that was dropped and created again has a new definition.
+        expression_ranges: for each expression index, the ranges of its values in the same
+            partitions.
+        definitions_file: the file with the index definitions, if the table has an index of values.
+            An index that was dropped and created again has a new definition.
+        shard_counts: for a record index whose keys are unique only within a partition, the number
+            of its file groups for each partition that has any; None for any other table.
+        series_created_by: requested time of the last commit of this writer that has created file
+            groups for a partition, unless it is known to have completed. A rollback removes them.
     """
 
     store: MetadataStore
@@ -88,7 +107,39 @@ class WriterState:
     committed_columns: set[str]
     paths: set[str]
     ranges: dict[str, ColumnRanges] = field(default_factory=dict)
+    expression_ranges: dict[str, dict[str, ColumnRanges]] = field(default_factory=dict)
     definitions_file: ObjectInfo | None = None
+    shard_counts: dict[str, int] | None = None
+    series_created_by: str | None = None
+
+    def add_partitions(
+        self,
+        instant: Instant,
+        stats: Iterable[WriteStat],
+        keys: RecordChanges | PartitionedChanges | None,
+    ) -> None:
+        """Add the partitions of the data table that a commit has written.
+
+        Args:
+            instant: the commit, which has not yet completed in the data table.
+            stats: the files of the commit.
+            keys: the changes of the commit to the record index.
+        """
+        self.paths |= {stat.partition_path or "" for stat in stats}
+        if isinstance(keys, PartitionedChanges) and keys.new_counts:
+            assert self.shard_counts is not None
+            self.shard_counts |= keys.new_counts
+            self.series_created_by = instant.requested_at
+
+    def has_series(self, completed: Collection[str]) -> bool:
+        """Return whether the commit that last created file groups of the index has completed.
+
+        Args:
+            completed: requested times of the completed instants of the data table.
+        """
+        if self.series_created_by in completed:
+            self.series_created_by = None
+        return self.series_created_by is None
 
 
 class WriterStateLoader:
@@ -149,6 +200,7 @@ class WriterStateLoader:
         is_same = state is not None and (
             (state.properties_file, state.partitions, state.definitions_file)
             == (file, partitions, self._definitions_file(properties))
+            and state.has_series(completed)
         )
         if state is None or not is_same or completed - state.instants:
             state = self._read(properties, file, timeline, completed)
@@ -174,8 +226,9 @@ class WriterStateLoader:
             raise Refused(message)
 
     def _definitions_file(self, properties: TableProperties) -> ObjectInfo | None:
-        has_keys = _RECORD_INDEX in properties.metadata_partitions
-        return self.storage.head(DEFINITIONS_PATH) if has_keys else None
+        named = properties.metadata_partitions
+        has_values = _RECORD_INDEX in named or any(map(is_expression_index, named))
+        return self.storage.head(DEFINITIONS_PATH) if has_values else None
 
     def keep(self, state: WriterState, instant: Instant) -> None:
         """Keep the state for the next call, after the metadata table has received an instant."""
@@ -197,9 +250,10 @@ class WriterStateLoader:
         check_allows(properties, Purpose.MAINTAIN, self.storage.location.url)
         self.check_record_index(properties)
         self.secondary_columns(properties.metadata_indexes)
+        self.expressions(properties.metadata_indexes)
         if not properties.metadata_partitions:
             return "there is none"
-        reason = self._find_inconsistency(timeline) or self._find_other_columns(schema)
+        reason = self._find_inconsistency(properties, timeline) or self._find_other_columns(schema)
         return reason or _find_file_mismatch(self.open(properties, timeline))
 
     def open(self, properties: TableProperties, timeline: Timeline) -> MetadataTable:
@@ -238,19 +292,21 @@ class WriterStateLoader:
                 raise self.refusal(reason)
 
     def check_record_index(self, properties: TableProperties) -> None:
-        """Check that the record index, if there is or was one, locates each key in the whole table.
+        """Check that the record index, if there is or was one, has the keys that others need.
 
         Raises:
-            Unsupported: keys are unique only within a partition of the table.
+            Unsupported: there are secondary indexes, but the keys of the record index are unique
+                only within a partition of the table.
         """
-        if _RECORD_INDEX not in properties.metadata_indexes:
-            return
-        definition = read_definitions(self.storage).get(_RECORD_INDEX)
-        if definition is not None and definition.is_partitioned:
+        indexes = properties.metadata_indexes
+        needing = [name for name in indexes if is_secondary_index(name)]
+        if needing and is_partitioned(read_definitions(self.storage)):
+            url, name = self.storage.location.url, needing[0]
             message = (
-                f"table {self.storage.location.url} has a record index for each partition "
-                "(isPartitioned), which lakemark does not update; drop the index (lakemark table "
-                f"index drop {self.storage.location.url} {_RECORD_INDEX} --run)"
+                f"table {url} has a secondary index {name!r} and a partitioned record index "
+                "(isPartitioned), but a secondary index has no partitions of its record keys, so "
+                "that lakemark does not update it; drop it (lakemark table index drop "
+                f"{url} {name} --run)"
             )
             raise Unsupported(message)
 
@@ -266,6 +322,15 @@ class WriterStateLoader:
         named = [one for one in partitions if is_secondary_index(one)]
         definitions = read_definitions(self.storage) if named else {}
         return secondary_columns(named, definitions, self.storage.location.url)
+
+    def expressions(self, partitions: Iterable[str]) -> tuple[IndexedExpression, ...]:
+        """Return the expression indexes, according to the definitions as of now.
+
+        Arguments and errors are as for ``secondary_columns``.
+        """
+        named = [one for one in partitions if is_expression_index(one)]
+        definitions = read_definitions(self.storage) if named else {}
+        return indexed_expressions(named, definitions, self.storage.location.url)
 
     def refusal(self, reason: str) -> MetadataTableBehind | Unsupported:
         """Return the error for a metadata table that cannot be continued."""
@@ -284,16 +349,22 @@ class WriterStateLoader:
         completed: set[str],
     ) -> WriterState:
         self.check_record_index(properties)
-        reason = self._find_inconsistency(timeline)
+        reason = self._find_inconsistency(properties, timeline)
         if reason is not None:
             raise self.refusal(reason)
         metadata = self.open(properties, timeline)
-        self.check_files(metadata, _FILES)
+        definitions = read_definitions(self.storage)
+        has_series = _RECORD_INDEX in metadata.partitions and is_partitioned(definitions)
+        self.check_files(metadata, *([_FILES, _RECORD_INDEX] if has_series else [_FILES]))
         try:
+            index = RecordIndex(metadata) if has_series else None
+            reason = None if index is None else index.find_damage()
             paths = set(MetadataFileLister(metadata).list_partitions())
         except CorruptData as error:
             raise self.refusal(str(error)) from error
-        definition = read_definitions(self.storage).get(_COLUMNS)
+        if reason is not None:
+            raise self.refusal(reason)
+        definition = definitions.get(_COLUMNS)
         defined = list(definition.source_fields) if definition else []
         return WriterState(
             store=self.open_store(),
@@ -304,6 +375,7 @@ class WriterStateLoader:
             committed_columns=self._committed_columns(defined, properties, timeline),
             paths=paths,
             definitions_file=self._definitions_file(properties),
+            shard_counts=None if index is None else index.count_groups(),
         )
 
     def _committed_columns(
@@ -329,8 +401,8 @@ class WriterStateLoader:
                 return table_schema(json.loads(text), properties)
         return None
 
-    def _find_inconsistency(self, timeline: Timeline) -> str | None:
-        """Return what is wrong with the metadata table's timeline or index version, if anything."""
+    def _find_inconsistency(self, properties: TableProperties, timeline: Timeline) -> str | None:
+        """Return what is wrong with the partitions, timeline or index version, if anything."""
         try:
             store = self.open_store()
         except TableNotFound:
@@ -339,7 +411,8 @@ class WriterStateLoader:
         wanted = self.instants.version.column_statistics
         if definition is not None and definition.version != wanted:
             return f"its column statistics are of version {definition.version}, not {wanted}"
-        return find_inconsistency(timeline, store.timeline)
+        missing = find_missing_statistics(properties.metadata_partitions)
+        return missing or find_inconsistency(timeline, store.timeline)
 
     def _find_other_columns(self, schema: pa.Schema) -> str | None:
         """Return how the indexed columns differ from those that lakemark indexes; None if equal.
@@ -362,7 +435,7 @@ class WriterStateLoader:
 def _find_file_mismatch(metadata: MetadataTable) -> str | None:
     """Return what is wrong with the files of a metadata table; None if nothing is.
 
-    The list of partitions is read, too, to find damage.
+    The list of partitions and the file groups of a record index are read, too, to find damage.
     """
     found = (metadata.find_file_mismatch(one) for one in sorted(metadata.partitions))
     reason = next((one for one in found if one is not None), None)
@@ -370,9 +443,9 @@ def _find_file_mismatch(metadata: MetadataTable) -> str | None:
 
 
 def _find_damage(metadata: MetadataTable) -> str | None:
-    """Read the list of partitions, and return the error as text; None if there is no error."""
     try:
         MetadataFileLister(metadata).list_partitions()
+        has_index = _RECORD_INDEX in metadata.partitions
+        return RecordIndex(metadata).find_damage() if has_index else None
     except CorruptData as error:
         return str(error)
-    return None

@@ -205,6 +205,11 @@ class ClusteringPlan:
         return tuple(new for group in self.input_groups for new in group.new_groups)
 
     @property
+    def log_paths(self) -> set[str]:
+        """The paths of all logs that are rewritten."""
+        return {join(one.group.partition_path, log) for one in self.slices for log in one.log_files}
+
+    @property
     def replaced_file_ids(self) -> dict[str, tuple[str, ...]]:
         """The ids of the replaced file groups by partition path, for the completed commit."""
         replaced: dict[str, tuple[str, ...]] = {}

@@ -6,9 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.file_slice import FileGroupId, FileSlice, join
 
 _PLAN_VERSION = 2
+
+#: What Apache Hudi stores in the plans of log compactions.
+_LOG_STRATEGY = {
+    "compactorClassName": "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper",
+    "strategyParams": {},
+    "version": 1,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +69,28 @@ class CompactionOperation:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """The operations of one compaction, each on a different file group."""
+    """The operations of one compaction, each on a different file group.
+
+    Attributes:
+        operations: the operations.
+        is_of_logs: whether the compaction merges logs into a log, not into a base file.
+    """
 
     operations: tuple[CompactionOperation, ...]
+    is_of_logs: bool = False
 
     @classmethod
-    def of(cls, slices: Iterable[FileSlice]) -> CompactionPlan:
-        """Return a plan that rewrites all slices with logs, beginning with the most log bytes."""
-        ranked = sorted((s for s in slices if s.logs), key=lambda s: (-s.log_bytes, s.group))
-        return cls(tuple(map(CompactionOperation.of, ranked)))
+    def of(cls, slices: Iterable[FileSlice], *, is_of_logs: bool = False) -> CompactionPlan:
+        """Return a plan that rewrites those of the slices that have logs, in the given order."""
+        operations = tuple(CompactionOperation.of(one) for one in slices if one.logs)
+        return cls(operations, is_of_logs)
+
+    @property
+    def log_paths(self) -> set[str]:
+        """The paths of all logs that are merged."""
+        return {
+            join(one.group.partition_path, log) for one in self.operations for log in one.log_files
+        }
 
     def to_record(self) -> dict[str, Any]:
         """Build the stored record."""
@@ -78,14 +98,16 @@ class CompactionPlan:
             "operations": [operation.to_record() for operation in self.operations],
             "extraMetadata": {},
             "version": _PLAN_VERSION,
-            "strategy": None,
-            "preserveHoodieMetadata": False,
+            "strategy": _LOG_STRATEGY if self.is_of_logs else None,
+            "preserveHoodieMetadata": self.is_of_logs,
             "missingSchedulePartitions": None,
         }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CompactionPlan:
         """Read the stored record."""
+        strategy = record.get("strategy") or {}
         return cls(
-            tuple(CompactionOperation.from_record(r) for r in record.get("operations") or ())
+            tuple(CompactionOperation.from_record(r) for r in record.get("operations") or ()),
+            strategy.get("compactorClassName") == _LOG_STRATEGY["compactorClassName"],
         )

@@ -10,6 +10,10 @@ from lakemark.model.rollback_plan import RollbackPlan
 
 _PLAN_VERSION = 2
 
+#: The time to which a table is restored that is to become empty, instead of that of a commit
+#: (``HoodieTableMetadata.SOLO_COMMIT_TIMESTAMP``, which Apache Hudi's restore also accepts).
+EMPTY_TABLE = "0" * 14
+
 
 @dataclass(frozen=True, slots=True)
 class UndoneInstant:
@@ -28,13 +32,18 @@ class RestorePlan:
     """The plan of a restore.
 
     Attributes:
-        restore_to: requested time of the commit to which the table is restored; None in plans of
-            Apache Hudi before 0.13, which did not record it.
+        restore_to: requested time of the commit to which the table is restored; ``EMPTY_TABLE`` to
+            undo all commits; None in plans of Apache Hudi before 0.13, which did not record it.
         instants: the instants to undo, in this order.
     """
 
     restore_to: str | None
     instants: tuple[UndoneInstant, ...]
+
+    @property
+    def empties_table(self) -> bool:
+        """Whether all commits are undone, also those that were archived."""
+        return self.restore_to == EMPTY_TABLE
 
     def to_record(self) -> dict[str, Any]:
         """Build the stored record."""
@@ -54,8 +63,13 @@ class RestorePlan:
         )
 
 
+def records_deleted_archived(record: Mapping[str, Any]) -> bool:
+    """Return whether a completed restore deleted the files of all archived instants."""
+    return EMPTY_TABLE in (record.get("hoodieRestoreMetadata") or {})
+
+
 def restore_metadata_record(
-    started_at: str, took_ms: int, undone: Sequence[RollbackPlan]
+    started_at: str, took_ms: int, undone: Sequence[RollbackPlan], deletes_archived: bool
 ) -> dict[str, Any]:
     """Build the stored record of the completed restore.
 
@@ -63,14 +77,16 @@ def restore_metadata_record(
         started_at: requested time of the restore.
         took_ms: duration of the restore in milliseconds.
         undone: the undone instants with their deleted files.
+        deletes_archived: whether the files of all archived instants were deleted, too. The record
+            shows it by an entry for ``EMPTY_TABLE`` without files, which readers ignore.
     """
+    marks: dict[str, list[dict[str, Any]]] = {EMPTY_TABLE: []} if deletes_archived else {}
     return {
         "startRestoreTime": started_at,
         "timeTakenInMillis": took_ms,
         "instantsToRollback": [one.instant for one in undone],
-        "hoodieRestoreMetadata": {
-            one.instant: [one.metadata_record(started_at, took_ms)] for one in undone
-        },
+        "hoodieRestoreMetadata": marks
+        | {one.instant: [one.metadata_record(started_at, took_ms)] for one in undone},
         "version": 1,
         "restoreInstantInfo": [
             UndoneInstant(one.instant, one.action).to_record() for one in undone

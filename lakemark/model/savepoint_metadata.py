@@ -29,13 +29,13 @@ class SavepointMetadata:
     def of(
         cls, slices: Iterable[FileSlice], user: str, comment: str, created_at_ms: int
     ) -> SavepointMetadata:
-        """Return the content of a savepoint that keeps all files of these slices."""
-        files: dict[str, tuple[str, ...]] = {}
+        """Return the content of a savepoint that keeps all files of these slices, each once."""
+        found: dict[str, dict[str, None]] = {}
         for one in slices:
             bases = (str(one.base.name),) if one.base else ()
             names = (*bases, *(str(log.name) for log in one.logs))
-            partition = one.group.partition_path
-            files[partition] = (*files.get(partition, ()), *names)
+            found.setdefault(one.group.partition_path, {}).update(dict.fromkeys(names))
+        files = {partition: tuple(names) for partition, names in found.items()}
         return cls(files=files, user=user, comment=comment, created_at_ms=created_at_ms)
 
     def to_record(self) -> dict[str, Any]:

@@ -227,6 +227,13 @@ class CachedSnapshot:
         """Add to the timeline the inflight instant of a plan that we have started to execute."""
         self._timeline = self.timeline.with_instant(inflight)
 
+    def forget_files(self) -> None:
+        """Drop the view, because files were deleted although the timeline stays the same.
+
+        An attempt at a planned service deletes the files of an attempt that died before.
+        """
+        self._view = self._parts = None
+
     def carry_clean(self, instant: Instant, plan: CleanPlan, timeline: Timeline) -> None:
         """Remove the files that our own clean deleted from the view."""
         self._carry_deletion(plan.paths, timeline, instant.requested_at)

@@ -13,6 +13,7 @@ from lakemark.config.merge_settings import MYSQL_SEQUENCE, Payload, stored_paylo
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
 from lakemark.index.stored_rows import detect_key_generator
+from lakemark.metadata.expressions.indexed_expression import check_expressions
 from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import PARTITION_PATH
@@ -125,7 +126,30 @@ def _derived_properties(table: OpenTable, version: FormatVersion) -> Mapping[str
     if not table.version.is_written:
         return _derived_for_6(table) if version is FormatVersion.V6 else {}
     typed = _typed_fields(table, version)
-    return {keys.PARTITION_FIELDS: ",".join(typed)} if typed else {}
+    return {
+        **({keys.PARTITION_FIELDS: ",".join(typed)} if typed else {}),
+        **_readable_indexes(table, version),
+    }
+
+
+def _readable_indexes(table: OpenTable, version: FormatVersion) -> Mapping[str, str]:
+    """Return the property with the indexes of the next metadata table, if it loses some.
+
+    In version 8, Apache Hudi cannot read some expression indexes of version 9, and its queries
+    fail. Its own downgrade drops all expression indexes
+    (``UpgradeDowngradeUtils.dropNonV1IndexPartitions``).
+
+    Raises:
+        Unsupported: lakemark does not update one of the indexes.
+    """
+    schema = table.known_schema
+    if version is not FormatVersion.V8 or schema is None:
+        return {}
+    found = table.metadata_writer.expressions(table.properties)
+    check_expressions(found, schema, table.location.url)
+    lost = {one.partition for one in found if not one.is_readable_in(version, schema)}
+    kept = [name for name in table.properties.metadata_indexes if name not in lost]
+    return {keys.DROPPED_INDEXES: ",".join(kept)} if lost else {}
 
 
 def _derived_for_6(table: OpenTable) -> Mapping[str, str]:

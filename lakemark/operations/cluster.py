@@ -1,10 +1,8 @@
 """Clusters an open table: rewrites small file slices into fewer files, whose rows may be sorted.
 
-The plan is made by size (``lakemark.services.clustering_plan``). Its steps are those of a resize of
-buckets, without hash rings (``lakemark.operations.resize_buckets``): request, begin, rewrite, and
-publish. After a crash before the replace commit is published, queries read the old file groups, and
-the next clustering executes the plan again. Plans of Apache Hudi are executed, too, if they sort
-and divide rows in the same way.
+The plan is made by size (``lakemark.services.clustering_plan``). The steps of its execution are in
+``lakemark.operations.group_replacement``. After a crash, the next clustering executes the plan
+again. Plans of Apache Hudi are executed, too, if they sort and divide rows in the same way.
 
 In a table with a bucket index, each file group belongs to a bucket, so that its rows must stay in
 it. Such tables are refused. So Apache Hudi cannot execute such a plan, either.
@@ -15,9 +13,7 @@ Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -27,39 +23,38 @@ from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig, Refused, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.bucket import find_bucket
-from lakemark.model.action import REPLACING
 from lakemark.model.clustering_plan import ClusteringPlan
-from lakemark.model.commit_metadata import CommitMetadata, WriteStat
-from lakemark.model.file_slice import FileGroupId, FileSlice, join
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import FILE_NAME
 from lakemark.model.row_order import Curve, RowOrder
+from lakemark.operations.compact_logs import log_compacted_groups
+from lakemark.operations.group_replacement import (
+    CheckedPlan,
+    GroupReplacement,
+    PlannedReplacement,
+    execute_replacement,
+    pending_replacements,
+    plan_at,
+    recover_table,
+)
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.partition_deletion import ChoosePartitions
 from lakemark.operations.planned_resize import changes_of
-from lakemark.operations.service_context import service_context
 from lakemark.services.cluster_rewriter import ClusterRewriter, ClusterTask
-from lakemark.services.clustering import (
-    ClusteringExecution,
-    PlanOutdated,
-    added_files,
-    find_slice,
-    schedule,
+from lakemark.services.clustering import PlanOutdated, added_files, find_slice, schedule
+from lakemark.services.clustering_plan import (
+    ClusteringPolicy,
+    mark_executed_at_once,
+    order_of,
+    plan_clustering,
 )
-from lakemark.services.clustering_plan import ClusteringPolicy, order_of, plan_clustering
-from lakemark.services.planned_files import recorded_log_sizes
-from lakemark.storage.storage import NotFound
-from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.carried_metadata import carry_progress, carry_table_facts
-from lakemark.transaction.rollback import recover, roll_back_named
-from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.sort_keys import MAX_CURVE_COLUMNS, is_sortable
+from lakemark.write.write_context import WriteContext
 
 #: More buckets than a partition has.
 _MOST_BUCKETS = 1_000_000
-
-#: The instant of a requested clustering, and its plan.
-PlannedClustering = tuple[Instant, ClusteringPlan]
 
 
 def check_clusterable(table: OpenTable) -> None:
@@ -69,8 +64,17 @@ def check_clusterable(table: OpenTable) -> None:
         Unsupported: the table has a bucket index or consistent hashing; or lakemark does not write
             such a table.
     """
+    check_allows(table.properties, Purpose.WRITE, table.location.url)
+    check_no_buckets(table)
+
+
+def check_no_buckets(table: OpenTable) -> None:
+    """Check that the rows of a table need not stay in buckets.
+
+    Raises:
+        Unsupported: the table has a bucket index or consistent hashing.
+    """
     url = table.location.url
-    check_allows(table.properties, Purpose.WRITE, url)
     if table.first_ring_count is not None:
         message = (
             f"table {url} has consistent hashing, so that the rows of each file group must stay "
@@ -86,6 +90,15 @@ def check_clusterable(table: OpenTable) -> None:
         raise Unsupported(message)
 
 
+def is_clusterable(table: OpenTable) -> bool:
+    """Return whether the rows of a table may be rewritten into other file groups."""
+    try:
+        check_no_buckets(table)
+    except Unsupported:
+        return False
+    return True
+
+
 def check_order(table: OpenTable, order: RowOrder) -> None:
     """Check that the rows of a table can be sorted in an order.
 
@@ -93,7 +106,17 @@ def check_order(table: OpenTable, order: RowOrder) -> None:
         InvalidConfig: the table has no such column, or the curve has too many.
         Unsupported: a column has a nested type.
     """
-    schema, url = table.known_schema, table.location.url
+    check_sortable(table.known_schema, order, table.location.url)
+
+
+def check_sortable(schema: pa.Schema | None, order: RowOrder, url: str) -> None:
+    """Check that rows can be sorted in an order; the errors are those of ``check_order``.
+
+    Args:
+        schema: the columns, with meta columns; None if they are not known.
+        order: the order.
+        url: the URL of the table, for messages.
+    """
     for name in order.columns if schema is not None else ():
         _check_column(schema, name, url)
     if order.curve is not Curve.LINEAR and len(order.columns) > MAX_CURVE_COLUMNS:
@@ -104,21 +127,17 @@ def check_order(table: OpenTable, order: RowOrder) -> None:
         raise InvalidConfig(message)
 
 
-def pending_clusterings(table: OpenTable) -> list[PlannedClustering]:
+def pending_clusterings(table: OpenTable) -> list[PlannedReplacement]:
     """Return the pending clusterings of all writers, with their plans; resizes are left out."""
-    found = []
-    for instant in table.timeline.pending(*REPLACING):
-        with suppress(NotFound):  # another writer has removed the plan
-            plan = table.store.read_clustering_plan(instant)
-            if plan is not None and not changes_of(instant, plan):
-                found.append((instant, plan))
-    return found
+    return [planned for planned in pending_replacements(table) if not changes_of(*planned)]
 
 
 def plan_clusters(
     table: OpenTable, policy: ClusteringPolicy, choose: ChoosePartitions | None = None
 ) -> ClusteringPlan | None:
     """Return the plan that a clustering would have as of the table's last refresh.
+
+    File groups in a pending log compaction are kept as they are, as in Apache Hudi.
 
     Args:
         table: the open table.
@@ -129,12 +148,13 @@ def plan_clusters(
         InvalidConfig: a partition does not exist.
     """
     view = table.view()
-    return plan_clustering(view, policy, None if choose is None else choose(view))
+    partitions = None if choose is None else choose(view)
+    return plan_clustering(view, policy, partitions, log_compacted_groups(table))
 
 
 def schedule_clustering(
     table: OpenTable, policy: ClusteringPolicy, choose: ChoosePartitions | None = None
-) -> PlannedClustering | None:
+) -> PlannedReplacement | None:
     """Write a plan to the timeline, which lakemark or Apache Hudi executes later.
 
     The result is None if there is nothing to rewrite. Dead writers are rolled back first.
@@ -151,8 +171,8 @@ def schedule_clustering(
     """
     check_clusterable(table)
     check_order(table, policy.order)
-    _recover(table)
-    planned = schedule(table.context, _plan_at(table, policy, choose))
+    recover_table(table)
+    planned = schedule(table.context, plan_at(table, partial(plan_clusters, table, policy, choose)))
     if planned is None:
         _check_idle(table, policy, choose)
     else:
@@ -185,139 +205,67 @@ def cluster_table(
     """
     check_clusterable(table)
     check_order(table, policy.order)
-    _recover(table)
-    done = []
+    recover_table(table)
+    runner, done = table.runner or LocalRunner(), []
     for planned in pending_clusterings(table):
-        done += _execute(table, partial(Clustering.begin, table, planned, merger_class))
+        done += execute_clustering(table, planned, runner, merger_class)
     if not done:
-        done = _execute(table, partial(Clustering.request, table, policy, choose, merger_class))
+        request = partial(request_clustering, table, policy, choose, merger_class)
+        done = execute_replacement(table, request, runner)
     if not done:
         _check_idle(table, policy, choose)
     return done
 
 
-@dataclass(frozen=True, slots=True)
-class Clustering:
-    """A clustering of an open table that this process executes.
+def execute_clustering(
+    table: OpenTable,
+    planned: PlannedReplacement,
+    runner: Runner,
+    merger_class: str | None = None,
+) -> list[tuple[Instant, CommitMetadata]]:
+    """Execute a pending clustering; see ``cluster_table`` for clusterings that are skipped.
 
-    Attributes:
+    Args:
         table: the open table.
-        execution: the execution of the plan.
+        planned: the clustering.
+        runner: runs the tasks.
+        merger_class: as for ``cluster_table``.
+
+    Raises:
+        Refused: lakemark cannot execute the plan.
+        HudiError: a file cannot be read or written.
+    """
+    begin = partial(_begin, table, planned, merger_class)
+    return execute_replacement(table, begin, runner)
+
+
+def request_clustering(
+    table: OpenTable,
+    policy: ClusteringPolicy,
+    choose: ChoosePartitions | None = None,
+    merger_class: str | None = None,
+) -> GroupReplacement[ClusterTask] | None:
+    """Plan a clustering, and begin to execute it; the arguments are those of ``cluster_table``.
+
+    The result is None if there is nothing to rewrite, or while a write is pending.
+
+    Raises:
+        InvalidConfig: a partition does not exist.
+        Refused: a restore is pending.
     """
 
-    table: OpenTable
-    execution: ClusteringExecution
-    _tasks: Sequence[ClusterTask]
-    _rewriter: ClusterRewriter
+    def plan() -> ClusteringPlan | None:
+        made = plan_clusters(table, policy, choose)
+        return made and mark_executed_at_once(made)
 
-    @classmethod
-    def request(
-        cls,
-        table: OpenTable,
-        policy: ClusteringPolicy,
-        choose: ChoosePartitions | None = None,
-        merger_class: str | None = None,
-    ) -> Clustering | None:
-        """Plan a clustering, and begin to execute it; the arguments are those of ``cluster_table``.
-
-        The result is None if there is nothing to rewrite, or while a write is pending.
-
-        Raises:
-            InvalidConfig: a partition does not exist.
-            Refused: a restore is pending.
-        """
-        execution = ClusteringExecution.request(table.context, _plan_at(table, policy, choose))
-        if execution is None:
-            return None
-        table.snapshot.carry_clustering_request(execution.instant, execution.plan)
-        return cls._of(table, execution, merger_class)
-
-    @classmethod
-    def begin(
-        cls, table: OpenTable, planned: PlannedClustering, merger_class: str | None = None
-    ) -> Clustering:
-        """Begin to execute a pending plan. If the plan is outdated, it is removed.
-
-        Args:
-            table: the open table.
-            planned: the pending clustering and its plan.
-            merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
-
-        Raises:
-            WriteConflict: another writer is executing, has completed or has removed the clustering;
-                or the plan was outdated.
-            Refused: lakemark does not execute such a plan.
-        """
-        instant, plan = planned
-        _check_understood(table, planned)
-        try:
-            _tasks_of(table.view(), planned)
-        except PlanOutdated:
-            roll_back_named(table.context, instant.requested_at)
-            table.refresh()
-            raise
-        execution = ClusteringExecution.begin(table.context, instant, plan)
-        table.snapshot.carry_start(execution.instant)
-        return cls._of(table, execution, merger_class)
-
-    @classmethod
-    def _of(
-        cls, table: OpenTable, execution: ClusteringExecution, merger_class: str | None
-    ) -> Clustering:
-        instant, plan = execution.instant, execution.plan
-        try:
-            tasks = _tasks_of(table.view(), (instant, plan))
-            context = service_context(table, instant.requested_at, merger_class)
-        except BaseException:
-            execution.stop_heartbeat()
-            raise
-        context = replace(context, attempt=instant.attempt).use_storage(table.storage)
-        paths = {join(s.group.partition_path, name) for s in plan.slices for name in s.log_files}
-        log_sizes = recorded_log_sizes(paths, table.timeline, table.store)
-        return cls(table, execution, tasks, ClusterRewriter(context, order_of(plan), log_sizes))
-
-    def rewrite(self, runner: Runner) -> list[WriteStat]:
-        """Write the new base files, which no reader sees before ``publish``.
-
-        Raises:
-            CorruptData, StorageUnavailable: see ``ClusterRewriter``.
-        """
-        return self.execution.rewrite(self._rewriter, self._tasks, runner)
-
-    def publish(self, stats: Sequence[WriteStat]) -> tuple[Instant, CommitMetadata]:
-        """Replace the old file groups by the new ones, and copy the streamers' checkpoints.
-
-        Args:
-            stats: the write stats that ``rewrite`` returned.
-
-        Raises:
-            PlanOutdated: other writers changed the file slices; nothing was published.
-            AttemptLost: another writer rolled the clustering back; nothing was published.
-            LockTimeout: another writer held the lock for too long; ``publish`` may be called again.
-        """
-
-        def prepare(timeline: Timeline) -> None:
-            self.table.refresh(timeline)
-            _tasks_of(self.table.view(), (self.execution.instant, self.execution.plan))
-
-        def extra_at(_: Timeline) -> dict[str, str]:
-            newest = self.table.newest_metadata()
-            extra = newest.extra_metadata if newest else {}
-            return {**carry_table_facts(extra), **carry_progress(extra)}
-
-        instant, metadata, timeline = self.execution.complete(stats, prepare, extra_at)
-        self.table.snapshot.carry_commit(instant, metadata, timeline)
-        return instant, metadata
-
-    def stop_heartbeat(self) -> None:
-        """Stop the heartbeat. If the clustering is unpublished, other writers may execute it."""
-        self.execution.stop_heartbeat()
+    return GroupReplacement.request(table, plan, _check_plan, merger_class)
 
 
-def _recover(table: OpenTable) -> None:
-    if table.store.pending_writes(table.timeline):
-        recover(table.context)
-        table.refresh()
+def _begin(
+    table: OpenTable, planned: PlannedReplacement, merger_class: str | None
+) -> GroupReplacement[ClusterTask]:
+    _check_understood(table, planned)
+    return GroupReplacement.begin(table, planned, _check_plan, merger_class)
 
 
 def _check_idle(
@@ -332,41 +280,13 @@ def _check_idle(
         raise WriteConflict(message)
 
 
-def _execute(
-    table: OpenTable, begin: Callable[[], Clustering | None]
-) -> list[tuple[Instant, CommitMetadata]]:
-    """Execute a clustering; return nothing if it conflicts with other writers."""
-    try:
-        clustering = begin()
-        if clustering is None:
-            return []
-        try:
-            stats = clustering.rewrite(table.runner or LocalRunner())
-            return [clustering.publish(stats)]
-        finally:
-            clustering.stop_heartbeat()
-    except WriteConflict:
-        table.refresh()
-        return []
-
-
-def _plan_at(
-    table: OpenTable, policy: ClusteringPolicy, choose: ChoosePartitions | None
-) -> Callable[[Timeline], ClusteringPlan | None]:
-    def plan_at(timeline: Timeline) -> ClusteringPlan | None:
-        table.refresh(timeline)
-        return plan_clusters(table, policy, choose)
-
-    return plan_at
-
-
-def _tasks_of(view: FileSystemView, planned: PlannedClustering) -> list[ClusterTask]:
-    """Compare a plan with the table, and return a task for each of its groups.
+def _check_plan(table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[ClusterTask]:
+    """Compare a plan with the table; a ``CheckPlan``.
 
     Raises:
         PlanOutdated: the slices have changed since the plan was made.
     """
-    instant, plan = planned
+    (instant, plan), view = planned, table.view()
     tasks = []
     for number, group in enumerate(plan.input_groups):
         slices: list[FileSlice] = []
@@ -380,10 +300,14 @@ def _tasks_of(view: FileSystemView, planned: PlannedClustering) -> list[ClusterT
                 raise PlanOutdated(message)
             slices.append(found)
         tasks.append(ClusterTask(number, tuple(slices), group.output_groups))
-    return tasks
+
+    def create_rewriter(context: WriteContext, log_sizes: Mapping[str, int]) -> ClusterRewriter:
+        return ClusterRewriter(context, order_of(plan), log_sizes)
+
+    return CheckedPlan(tasks, create_rewriter)
 
 
-def _check_understood(table: OpenTable, planned: PlannedClustering) -> None:
+def _check_understood(table: OpenTable, planned: PlannedReplacement) -> None:
     """Check that lakemark executes a pending plan as its writer intended.
 
     Raises:

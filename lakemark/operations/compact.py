@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from lakemark.errors import WriteConflict
 from lakemark.execution.runner import Runner
 from lakemark.model.action import Action
-from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.service_commit import TableFacts, publish_service
 from lakemark.operations.service_context import service_context
 from lakemark.services import compaction
-from lakemark.services.compaction import CompactionExecution, SliceRewriter
-from lakemark.services.compaction_plan import complete_plan
+from lakemark.services.compaction import SliceRewriter, begin_compaction
+from lakemark.services.compaction_plan import ALWAYS, CompactionPolicy, TableBacklog, is_due
+from lakemark.services.plan_completion import complete_plan
+from lakemark.services.plan_execution import PlanExecution
 from lakemark.services.planned_files import recorded_log_sizes
+from lakemark.services.slice_choice import ALL_SLICES, SliceChoice
 from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.carried_metadata import carry_progress, carry_table_facts
 from lakemark.transaction.rollback import roll_back
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.write.write_status import ContentMismatch
@@ -34,13 +38,44 @@ def pending_compactions(table: OpenTable) -> list[Planned]:
     return [(i, table.store.read_pending_compaction(i)) for i in pending]
 
 
-def plan_compaction(table: OpenTable) -> CompactionPlan:
-    """Return the plan that ``request_compaction`` would make as of the table's last refresh."""
-    return CompactionPlan.of(_free_slices(table))
+def is_compaction_due(
+    table: OpenTable, policy: CompactionPolicy, choice: SliceChoice = ALL_SLICES
+) -> bool:
+    """Return whether a compaction should be planned, as of the table's last refresh."""
+    backlog = TableBacklog(
+        timeline=table.timeline,
+        free_slices=lambda: _free_slices(table),
+        logs_name_their_slice=table.version.logs_name_their_slice,
+        clock=table.store.clock,
+        now=datetime.now(UTC),
+    )
+    return is_due(policy, choice, backlog)
 
 
-def request_compaction(table: OpenTable) -> Planned | None:
-    """Request a compaction of the slices that have logs and are not in a pending plan.
+def plan_compaction(
+    table: OpenTable, policy: CompactionPolicy = ALWAYS, choice: SliceChoice = ALL_SLICES
+) -> CompactionPlan:
+    """Return the plan that a compaction would have as of the table's last refresh.
+
+    The plan is empty if no compaction is due.
+    """
+    if not is_compaction_due(table, policy, choice):
+        return CompactionPlan(())
+    return CompactionPlan.of(choice.choose(_free_slices(table)))
+
+
+def request_if_due(
+    table: OpenTable, policy: CompactionPolicy, choice: SliceChoice = ALL_SLICES
+) -> Planned | None:
+    """Request a compaction if it is due as of the table's last refresh.
+
+    Return None if it is not due, or if no chosen slice has logs.
+    """
+    return request_compaction(table, choice) if is_compaction_due(table, policy, choice) else None
+
+
+def request_compaction(table: OpenTable, choice: SliceChoice = ALL_SLICES) -> Planned | None:
+    """Request a compaction of chosen slices that have logs and are not in a pending plan.
 
     Return None if there are no such slices.
     """
@@ -49,7 +84,7 @@ def request_compaction(table: OpenTable) -> Planned | None:
         table.refresh(timeline)
         return _free_slices(table)
 
-    requested = compaction.request_compaction(table.context, slices_at)
+    requested = compaction.request_compaction(table.context, slices_at, choice)
     if requested is not None:
         table.snapshot.carry_compaction_request(*requested)
     return requested
@@ -68,7 +103,7 @@ class Compaction:
     """
 
     table: OpenTable
-    execution: CompactionExecution
+    execution: PlanExecution[CompactionPlan]
     _rewriter: SliceRewriter
 
     @classmethod
@@ -100,10 +135,10 @@ class Compaction:
         name = pending.requested_at
         context = service_context(table, name, merger_class)
         plan = complete_plan(plan, name, table.view(), table.storage)
-        execution = CompactionExecution.begin(table.context, pending, plan, lock_wait_s)
+        execution = begin_compaction(table.context, pending, plan, lock_wait_s)
         table.snapshot.carry_start(execution.instant)
         context = replace(context, attempt=execution.instant.attempt).use_storage(table.storage)
-        log_sizes = recorded_log_sizes(compaction.log_paths(plan), table.timeline, table.store)
+        log_sizes = recorded_log_sizes(plan.log_paths, table.timeline, table.store)
         return cls(table, execution, SliceRewriter(context, log_sizes))
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
@@ -113,31 +148,24 @@ class Compaction:
             ContentMismatch: an earlier attempt wrote different content; call ``undo``, and begin
                 again.
         """
-        return self.execution.rewrite(self._rewriter, runner)
+        return self.execution.rewrite(self._rewriter, self.execution.plan.operations, runner)
 
     def publish(
-        self, stats: Sequence[WriteStat], table_facts: Callable[[], Mapping[str, str]]
+        self, stats: Sequence[WriteStat], table_facts: TableFacts | None = None
     ) -> tuple[Instant, CommitMetadata]:
         """Make the new base files visible, and copy the streamers' checkpoints to the commit.
 
         Args:
             stats: the write stats that ``rewrite`` returned.
-            table_facts: returns the extra metadata of the commit except checkpoints; called under
-                the lock, after the table was refreshed.
+            table_facts: see ``publish_service``.
 
         Raises:
             LockTimeout: another writer held the lock for too long; ``publish`` may be called again.
         """
-
-        def extra_at(timeline: Timeline) -> dict[str, str]:
-            self.table.refresh(timeline)
-            newest = self.table.newest_metadata()
-            carried = carry_progress(newest.extra_metadata) if newest else {}
-            return {**table_facts(), **carried}
-
-        instant, metadata, timeline = self.execution.complete(stats, extra_at)
-        self.table.snapshot.carry_commit(instant, metadata, timeline)
-        return instant, metadata
+        metadata = CommitMetadata(
+            write_stats=tuple(stats), operation=Operation.COMPACT, compacted=True
+        )
+        return publish_service(self.table, self.execution, metadata, table_facts)
 
     def undo(self) -> None:
         """Delete the files of this attempt. The plan stays pending."""
@@ -152,24 +180,31 @@ class Compaction:
         """Rewrite and publish, with the schema and bucket settings of the newest commit."""
         try:
             stats = self.rewrite(runner)
-            return self.publish(stats, self._newest_table_facts)
+            return self.publish(stats)
         except ContentMismatch:
             self.undo()
             raise
         finally:
             self.stop_heartbeat()
 
-    def _newest_table_facts(self) -> dict[str, str]:
-        newest = self.table.newest_metadata()
-        return carry_table_facts(newest.extra_metadata) if newest else {}
-
 
 def compact_table(
-    table: OpenTable, runner: Runner, merger_class: str | None
+    table: OpenTable,
+    runner: Runner,
+    merger_class: str | None,
+    policy: CompactionPolicy = ALWAYS,
+    choice: SliceChoice = ALL_SLICES,
 ) -> list[tuple[Instant, CommitMetadata]]:
-    """Execute all pending compactions; if there are none, plan and execute a new one.
+    """Execute all pending compactions; if there are none, plan and execute one that is due.
 
     A compaction that another writer is executing is skipped.
+
+    Args:
+        table: the open table.
+        runner: rewrites the file slices.
+        merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
+        policy: when a compaction is due.
+        choice: which slices a new plan contains.
 
     Raises:
         Refused: a restore is pending.
@@ -177,7 +212,7 @@ def compact_table(
     planned = pending_compactions(table)
     if planned:
         return _execute_all(table, planned, runner, merger_class)
-    return _compact_rest(table, runner, merger_class)
+    return _compact_rest(table, runner, merger_class, policy, choice)
 
 
 def compact_all_logs(
@@ -195,10 +230,14 @@ def compact_all_logs(
 
 
 def _compact_rest(
-    table: OpenTable, runner: Runner, merger_class: str | None
+    table: OpenTable,
+    runner: Runner,
+    merger_class: str | None,
+    policy: CompactionPolicy = ALWAYS,
+    choice: SliceChoice = ALL_SLICES,
 ) -> list[tuple[Instant, CommitMetadata]]:
-    """Plan and execute a compaction of the slices with logs that are in no pending plan."""
-    requested = request_compaction(table)
+    """Plan and execute a compaction of slices with logs that are in no pending plan."""
+    requested = request_if_due(table, policy, choice)
     return _execute_all(table, [requested] if requested else [], runner, merger_class)
 
 

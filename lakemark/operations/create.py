@@ -15,6 +15,7 @@ from lakemark.keygen.partition_expressions import with_expression_columns
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.operations.create_checks import check_new_table, check_ordering_types
 from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.operations.non_blocking import check_non_blocking
 from lakemark.operations.open_table import Coordination, OpenTable
 from lakemark.operations.table_index import NewIndex
 from lakemark.operations.write import RowWriter
@@ -149,7 +150,8 @@ def create_with_schema(
             or see ``check_new_table``. In these cases, nothing is created. Or another process
             created the table at the same time, with another index or bucket count.
         AlreadyExists: as for ``create_on``.
-        Unsupported: see ``check_new_table``.
+        Unsupported: see ``check_new_table``; or the writer is non-blocking, and does not support
+            the table. Nothing is created.
     """
     storage = open_storage(location)
     if storage.head(PROPERTIES_PATH) is not None:
@@ -161,6 +163,8 @@ def create_with_schema(
     if not allow_text_ordering:
         check_ordering_types(spec, columns)
     coordination = coordination or Coordination()
+    if coordination.multi_writer is not None and coordination.multi_writer.non_blocking:
+        check_non_blocking(spec.to_properties(), index.bucket_index(spec.record_key), location.url)
     stored = avro.to_json(avro.to_avro(columns, spec.name))
     table = create_on(
         storage,

@@ -22,6 +22,7 @@ from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGeneratorConfig
 from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_expressions import check_folder_of
+from lakemark.keygen.slash_separated_dates import check_date_column
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
 from lakemark.operations.table_index import DEFAULT_BUCKETS, IndexKind, NewIndex
@@ -181,6 +182,8 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, index: NewIndex, url: s
     for name in (*spec.record_key, *spec.stored_partition_columns):
         key_value(nothing, name)
     check_partition_times(spec, columns)
+    if spec.slash_separated_dates:
+        check_date_column(spec.partition_fields, columns, hive_style=spec.hive_style)
     for name in spec.ordering:
         kind = column_at(nothing, name).type
         wrapper_of(kind)

@@ -12,12 +12,11 @@ find it, so none may write meanwhile.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-
-import pyarrow as pa
 
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
@@ -28,38 +27,39 @@ from lakemark.errors import (
     InvalidConfig,
     Refused,
     SnapshotChanged,
-    Unsupported,
 )
 from lakemark.metadata.bootstrap import all_finished_files, kinds_of_every_table
+from lakemark.metadata.expressions.indexed_expression import COLUMN_STATS as COLUMN_STATS_KIND
+from lakemark.metadata.expressions.indexed_expression import IndexedExpression
 from lakemark.metadata.index_definition import (
     define_column_statistics,
     define_record_index,
-    define_secondary_index,
 )
 from lakemark.metadata.index_partitions import add_partition, delete_files
 from lakemark.metadata.index_sources import (
     BLOOM_FILTERS,
     COLUMN_STATS,
-    PARTITION_STATS,
     RECORD_INDEX,
     SINGLE,
+    Indexed,
     IndexSources,
-    new_secondary_index,
+    define_indexed,
+    new_index_of,
+    new_record_index,
 )
 from lakemark.metadata.metadata_store import FirstRecords
 from lakemark.metadata.new_index import IndexContent, NewIndex, Source
-from lakemark.metadata.partition_kind import has_record_index
-from lakemark.metadata.secondary_columns import SecondaryColumn, has_unambiguous_text
+from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index import index_version
 from lakemark.metadata.spilled_entries import SpilledEntries
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.index_plan import IndexPlan
 from lakemark.model.instant import Instant
-from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.operations.index_checks import check_may_have, parse_index
 from lakemark.operations.metadata_table import indexed_schema, rebuild_metadata_table, row_reader
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.table_index import has_bucket_index
-from lakemark.operations.table_indexes import name_of, partition_of
+from lakemark.operations.table_indexes import expression_partition_of, name_of, partition_of
+from lakemark.read.scan_planner import may_change_in_compaction
 from lakemark.services import indexing
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.locks.table_lock import Lease
@@ -67,6 +67,8 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.view.file_lister import DataFile
+
+_log = logging.getLogger(__name__)
 
 #: How often the table is listed again because other writers deleted files meanwhile.
 _READ_ATTEMPTS = 5
@@ -79,10 +81,18 @@ class _Build:
     pending: Instant
     plan: IndexPlan
     index: NewIndex
-    column: SecondaryColumn | None
+    indexed: Indexed | None
 
 
-def create_index(table: OpenTable, name: str, column: str | None = None) -> str:
+def create_index(
+    table: OpenTable,
+    name: str,
+    column: str | None = None,
+    *,
+    expression: str | None = None,
+    kind: str = COLUMN_STATS_KIND,
+    partitioned: bool = False,
+) -> str:
     """Create an index; do nothing if the table has it.
 
     If the table has no metadata table, it gets one.
@@ -90,79 +100,117 @@ def create_index(table: OpenTable, name: str, column: str | None = None) -> str:
     Args:
         table: the open table.
         name: ``record_index``, ``bloom_filters``, ``column_stats``, ``partition_stats``, or the
-            name of a secondary index.
+            name of a secondary index or an expression index.
         column: the column of a secondary index, which contains texts or integers.
+        expression: the expression of an expression index, such as ``lower(name)``.
+        kind: the type of an expression index: ``column_stats`` or ``bloom_filters``.
+        partitioned: whether the keys of a record index are unique only within a partition.
 
     Returns:
         The partition of the metadata table that contains the index.
 
     Raises:
-        InvalidConfig: the name is invalid; the table has such an index, but of another column; or
-            the table has no such column.
+        InvalidConfig: the name or the expression is invalid; the table has such an index, but of
+            another column or expression, or with keys that are unique elsewhere; or the table has
+            no such column.
         Unsupported: the table may not have such an index, or lakemark does not update it.
-        Refused: two file groups have the same record key; another process builds the index; or the
-            metadata table was dropped meanwhile.
+        Refused: two file groups have the same record key; another process builds the index; the
+            metadata table was dropped meanwhile; or Apache Hudi would fail at the values.
         StorageUnavailable: the disk of the temporary folder is full.
     """
-    partition, indexed = _named(table, name, column)
+    indexed = _named(table, name, column, expression, kind)
+    index = _new_index(name, indexed, partitioned=partitioned)
+    if isinstance(indexed, SecondaryColumn) and may_change_in_compaction(table.properties):
+        _log.warning(
+            "lakemark updates the index %s of %s, but its queries do not use it: a compaction may "
+            "change values without updating the index, because late rows fill columns or the table "
+            "has a custom merger; the queries of Apache Hudi use the index and may miss rows",
+            name,
+            table.location.url,
+        )
     if not read_properties(table.storage).names_metadata_table:
-        _has_index(table, table.store.load(), partition, indexed)  # refuses before anything is made
+        _has_index(table, table.store.load(), index, indexed)  # refuses before anything is made
         rebuild_metadata_table(table)
-    index = _index_of(partition, indexed)
     with ExitStack() as alive:
         build = _announce(table, index, indexed, alive)
         if build is not None:
             _build(table, build)
-    return partition
+    return index.partition
 
 
-def plan_index(table: OpenTable, name: str, column: str | None = None) -> str | None:
+def plan_index(
+    table: OpenTable,
+    name: str,
+    column: str | None = None,
+    *,
+    expression: str | None = None,
+    kind: str = COLUMN_STATS_KIND,
+    partitioned: bool = False,
+) -> str | None:
     """Return the partition that ``create_index`` would build; None if the table has the index.
 
     Arguments and errors are as for ``create_index``; no row is read.
     """
-    partition, indexed = _named(table, name, column)
-    return None if _has_index(table, table.store.load(), partition, indexed) else partition
+    indexed = _named(table, name, column, expression, kind)
+    index = _new_index(name, indexed, partitioned=partitioned)
+    return None if _has_index(table, table.store.load(), index, indexed) else index.partition
 
 
-def _named(table: OpenTable, name: str, column: str | None) -> tuple[str, SecondaryColumn | None]:
-    partition = partition_of(name, column)
-    if column is None:
-        return partition, None
-    return partition, SecondaryColumn(partition, column, index_version(table.version))
-
-
-def _index_of(partition: str, column: SecondaryColumn | None) -> NewIndex:
+def _named(
+    table: OpenTable, name: str, column: str | None, expression: str | None, kind: str
+) -> Indexed | None:
+    """Return what an index with an own name indexes; None for an index of all keys or files."""
+    if column is not None and expression is not None:
+        message = f"index {name!r} has a column and an expression; name one of them"
+        raise InvalidConfig(message)
+    if expression is not None:
+        partition = expression_partition_of(name)
+        return parse_index(partition, expression, kind, table.version)
     if column is not None:
-        return new_secondary_index(column)
+        return SecondaryColumn(partition_of(name, column), column, index_version(table.version))
+    return None
+
+
+def _new_index(name: str, indexed: Indexed | None, *, partitioned: bool) -> NewIndex:
+    if partitioned and (indexed is not None or name != RECORD_INDEX.partition):
+        message = (
+            f"partitioned is for the index {RECORD_INDEX.partition} only, not for {name!r}; leave "
+            "it out"
+        )
+        raise InvalidConfig(message)
+    if indexed is not None:
+        return new_index_of(indexed)
+    partition = partition_of(name)
+    if partition == RECORD_INDEX.partition:
+        return new_record_index(partitioned=partitioned)
     return next(one for one in SINGLE if one.partition == partition)
 
 
 def _announce(
-    table: OpenTable, index: NewIndex, column: SecondaryColumn | None, alive: ExitStack
+    table: OpenTable, index: NewIndex, indexed: Indexed | None, alive: ExitStack
 ) -> _Build | None:
     """Announce an index on the timeline; return None if the table has it.
 
     Args:
         table: the open table.
         index: the index.
-        column: the column of a secondary index.
+        indexed: what an index with an own name indexes.
         alive: keeps the heartbeat of the announced instant.
     """
     context = table.context
     with context.lock.hold(LOCK_WAIT_S) as lease:
         indexing.clear_dead_under_lock(context, context.timeline.load(), lease)
         timeline = context.timeline.load()
-        if _has_index(table, timeline, index.partition, column):
+        if _has_index(table, timeline, index, indexed):
             return None
         requested = indexing.new_instant(context, timeline)
         alive.enter_context(context.alive(requested.requested_at))
         pending, plan = indexing.request(context, requested, index.partition, timeline, lease)
-        return _Build(pending, plan, index, column)
+        return _Build(pending, plan, index, indexed)
 
 
 def _has_index(
-    table: OpenTable, timeline: Timeline, partition: str, column: SecondaryColumn | None
+    table: OpenTable, timeline: Timeline, index: NewIndex, indexed: Indexed | None
 ) -> bool:
     """Return whether a table has an index; if not, check that it may have the index.
 
@@ -170,11 +218,12 @@ def _has_index(
         InvalidConfig, Unsupported, Refused: as for ``create_index``.
     """
     check_no_restore(timeline)
+    partition = index.partition
     stored, url = read_properties(table.storage), table.location.url
     check_allows(stored, Purpose.MAINTAIN, url)
     table.store.clock.check()
     table.refresh(timeline)
-    _check_may_have(table, _with_metadata_table(stored), partition, column)
+    check_may_have(table, _with_metadata_table(stored), index, indexed)
     for pending, plan in table.store.pending_indexing(timeline):
         if partition in plan.partitions and not indexing.is_dead(table.context, pending, plan):
             message = (
@@ -192,112 +241,6 @@ def _with_metadata_table(properties: TableProperties) -> TableProperties:
         return properties
     always = (kind.stored_name for kind in kinds_of_every_table(FormatVersion(properties.version)))
     return properties.with_metadata_partitions([*always, *properties.metadata_indexes])
-
-
-def _check_may_have(
-    table: OpenTable, properties: TableProperties, partition: str, column: SecondaryColumn | None
-) -> None:
-    """Check that a table with these properties may have an index; errors as for ``_has_index``."""
-    if column is not None:
-        _check_may_have_values(table, properties)
-        _check_same_column(table, properties, column)
-        _check_column(table, column)
-    elif partition == PARTITION_STATS.partition:
-        _check_may_have_partition_stats(table, properties)
-    elif partition == RECORD_INDEX.partition:
-        _check_may_have_locations(table)
-
-
-def _check_may_have_locations(table: OpenTable) -> None:
-    """Check that a table may have a record index.
-
-    Raises:
-        Unsupported: the hash of a key decides its file group.
-    """
-    is_hashed = table.first_ring_count is not None
-    if is_hashed or has_bucket_index(table):
-        kind = "consistent hashing" if is_hashed else "a bucket index"
-        message = (
-            f"table {table.location.url} has {kind}, so that writers find keys without a record "
-            "index, and Apache Hudi would not add all keys to it; no record index is created"
-        )
-        raise Unsupported(message)
-
-
-def _check_may_have_values(table: OpenTable, properties: TableProperties) -> None:
-    """Check that a table may have a secondary index.
-
-    Raises:
-        Unsupported: the table has no record index, or has version 6.
-    """
-    url = table.location.url
-    if not table.version >= FormatVersion.V8:
-        message = (
-            f"table {url} has version {int(table.version)}, in which tables have no secondary "
-            "index; upgrade the table (lakemark table upgrade)"
-        )
-        raise Unsupported(message)
-    if not has_record_index(properties):
-        message = (
-            f"table {url} has no record index, which a secondary index needs; create it first "
-            f"(lakemark table index create {url} record_index --run)"
-        )
-        raise Unsupported(message)
-
-
-def _check_may_have_partition_stats(table: OpenTable, properties: TableProperties) -> None:
-    """Check that a table may have statistics of partitions.
-
-    Raises:
-        Unsupported: the table has no column statistics, or has version 6.
-    """
-    url = table.location.url
-    if not table.version >= FormatVersion.V8:
-        message = f"table {url} has version 6, in which tables have no partition_stats"
-        raise Unsupported(message)
-    if COLUMN_STATS.partition not in properties.stored_metadata_partitions:
-        message = (
-            f"table {url} has no column_stats, which partition_stats needs; create them first "
-            f"(lakemark table index create {url} column_stats --run)"
-        )
-        raise Unsupported(message)
-
-
-def _check_column(table: OpenTable, column: SecondaryColumn) -> None:
-    """Check that a table has a column, and that lakemark knows the texts of its values.
-
-    Raises:
-        InvalidConfig: there is no such column.
-        Unsupported: the values are neither texts nor integers.
-    """
-    url, schema = table.location.url, table.known_schema or pa.schema([])
-    names = [name for name in schema.names if name not in META_COLUMNS]
-    if column.name not in names:
-        message = (
-            f"table {url} has no column {column.name!r} that an index may have; its columns are: "
-            f"{', '.join(names) or 'none yet'}"
-        )
-        raise InvalidConfig(message)
-    kind = schema.field(column.name).type
-    if not has_unambiguous_text(kind):
-        message = (
-            f"column {column.name!r} of table {url} is of type {kind}, but lakemark creates "
-            "secondary indexes of texts and integers only; choose another column"
-        )
-        raise Unsupported(message)
-
-
-def _check_same_column(
-    table: OpenTable, properties: TableProperties, column: SecondaryColumn
-) -> None:
-    known = table.metadata_writer.secondary_columns(properties)
-    same = next((one for one in known if one.partition == column.partition), None)
-    if same is not None and same.name != column.name:
-        message = (
-            f"table {table.location.url} has an index {name_of(same.partition)!r} of column "
-            f"{same.name!r}; drop it, or choose another name"
-        )
-        raise InvalidConfig(message)
 
 
 def _build(table: OpenTable, build: _Build) -> None:
@@ -342,11 +285,19 @@ def _sources(table: OpenTable, build: _Build) -> Iterator[Source]:
         table.timeline,
         table.version,
         table.view().latest_slices(),
-        _files(table) if build.index in (BLOOM_FILTERS, COLUMN_STATS) else (),
+        table.view().partitions,
+        _files(table) if _reads_files(build) else (),
         row_reader(table),
         indexed_schema(table),
+        table.known_schema,
     )
-    return sources.of(build.index, build.column)
+    return sources.of(build.index, build.indexed)
+
+
+def _reads_files(build: _Build) -> bool:
+    """Return whether an index has records of single files, also of older slices."""
+    is_expression = isinstance(build.indexed, IndexedExpression)
+    return is_expression or build.index in (BLOOM_FILTERS, COLUMN_STATS)
 
 
 def _files(table: OpenTable) -> list[DataFile]:
@@ -359,14 +310,12 @@ def _definer(
     table: OpenTable, build: _Build, check_lease: Callable[[], None]
 ) -> Callable[[], None]:
     """Return a function that writes the definition of an index, if it has one."""
-    storage, column = table.storage, build.column
-    if column is not None:
-        return partial(
-            define_secondary_index,
-            storage, column.partition, column.name, column.version, check_lease,
-        )  # fmt: skip
-    if build.index is RECORD_INDEX:
-        return partial(define_record_index, storage, check_lease)
+    storage = table.storage
+    if build.indexed is not None:
+        return partial(define_indexed, storage, build.indexed, check_lease)
+    if build.index.partition == RECORD_INDEX.partition:
+        partitioned = build.index.is_partitioned
+        return partial(define_record_index, storage, check_lease, partitioned=partitioned)
     names = indexed_schema(table).names
     if build.index is COLUMN_STATS and names:
         version = table.version.column_statistics
@@ -410,6 +359,7 @@ def _write(
         table.storage,
         store,
         properties,
+        build.pending.requested_at,
         build.index,
         _definer(table, build, lease.check),
         records,

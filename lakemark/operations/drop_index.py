@@ -30,7 +30,7 @@ def drop_index(table: OpenTable, name: str) -> None:
         name: name of the index; see ``TableIndex``.
 
     Raises:
-        InvalidConfig: there is no such index.
+        InvalidConfig: there is no such index, or two indexes have this name.
         Refused: a process builds the index, or other indexes need it.
     """
     find_droppable(table, name)
@@ -43,7 +43,7 @@ def find_droppable(table: OpenTable, name: str) -> TableIndex:
     """Return the index that ``drop_index`` would drop; errors as for ``drop_index``."""
     check_no_restore(table.store.load())
     indexes = list_indexes(table)
-    found = next((one for one in indexes if name in (one.name, one.partition)), None)
+    found = _find(table, name, indexes)
     if found is None and name in ALWAYS:
         message = f"{name} of table {table.location.url} is no index that can be dropped alone"
         raise InvalidConfig(message)
@@ -54,6 +54,23 @@ def find_droppable(table: OpenTable, name: str) -> TableIndex:
     _check_not_needed(table, found, indexes)
     _check_not_alive(table, found)
     return found
+
+
+def _find(table: OpenTable, name: str, indexes: list[TableIndex]) -> TableIndex | None:
+    """Return the index with a name, or in a partition of this name; None if there is none.
+
+    Raises:
+        InvalidConfig: a secondary index and an expression index have this name.
+    """
+    named = [one for one in indexes if name in (one.name, one.partition)]
+    if len(named) > 1:
+        partitions = " or ".join(one.partition for one in named)
+        message = (
+            f"table {table.location.url} has two indexes {name!r}; name one of them by its "
+            f"partition: {partitions}"
+        )
+        raise InvalidConfig(message)
+    return named[0] if named else None
 
 
 def _check_not_needed(table: OpenTable, index: TableIndex, indexes: list[TableIndex]) -> None:

@@ -7,6 +7,7 @@ lakemark inserts such a row again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.errors import InvalidRecords
+from lakemark.errors import InvalidRecords, Refused
 from lakemark.execution.runner import Runner
 from lakemark.index.key_search import SearchedGroup, find_live_keys
 from lakemark.merge.key_codes import key_codes
@@ -105,3 +106,33 @@ def check_no_duplicates(changes: pa.Table, is_stored: Mask, table_url: str) -> N
             "was written; pass each key once, or use upsert"
         )
         raise InvalidRecords(message)
+
+
+def check_no_other_rows(chosen: pa.Table, stored: pa.Table, group: Sequence[str]) -> None:
+    """Check that the rows to delete are all rows of their keys in their file groups.
+
+    A delete names a key, so that it deletes all rows of the key in a file group.
+
+    Args:
+        chosen: the rows to delete.
+        stored: all rows of their keys.
+        group: the columns that identify the file group of a row.
+
+    Raises:
+        Refused: a row of a key is not chosen, but its file group has a chosen row of the key.
+    """
+    if chosen.num_rows == stored.num_rows:
+        return
+    counted = [
+        rows.group_by([*group, RECORD_KEY]).aggregate([([], "count_all")])
+        for rows in (chosen, stored)
+    ]
+    both = counted[0].join(counted[1], [*group, RECORD_KEY], right_suffix="_stored")
+    kept = both.filter(pc.less(both["count_all"], both["count_all_stored"]))
+    if kept.num_rows:
+        message = (
+            f"{kept.num_rows} keys, such as {kept[RECORD_KEY][0].as_py()!r}, have several rows in "
+            "one file, of which the condition chooses only some, and a delete would delete all of "
+            "them; choose all rows of these keys, and insert again those that are to stay"
+        )
+        raise Refused(message)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 
-from lakemark.index.bucket import BucketIndex, groups_by_bucket
+from lakemark.index.bucket import (
+    BucketIndex,
+    groups_by_bucket,
+    is_shared_file_id,
+    shared_file_id,
+)
 from lakemark.index.key_search import SearchedGroup
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.timeline.timeline import Timeline
@@ -15,6 +21,42 @@ from lakemark.view.file_group import FileGroup
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.file_group_write import FileGroupWrite
 from lakemark.write.partitioner import Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGroups:
+    """The file groups that non-blocking writers create.
+
+    Each of the writers begins the file group with a log, and the file ids do not depend on the
+    writer. So if several writers create the file group of a bucket at the same time, it is one file
+    group. A base file could not be shared, because a newer base file hides the rows of an older
+    one.
+
+    Attributes:
+        instant: requested time of the commit.
+        replaced: the replaced file groups whose file id a non-blocking writer may have chosen.
+            Readers skip these file groups, so their file ids must not be used again.
+    """
+
+    instant: str
+    replaced: frozenset[FileGroupId] = frozenset()
+
+    @classmethod
+    def of(cls, instant: str, replaced: Collection[FileGroupId]) -> SharedGroups:
+        """Return the file groups that a commit may create.
+
+        Args:
+            instant: requested time of the commit.
+            replaced: all replaced file groups of the table.
+        """
+        shared = (group for group in replaced if is_shared_file_id(group.file_id))
+        return cls(instant, frozenset(shared))
+
+    def create(self, bucket: Bucket) -> FileSlice:
+        """Return the file slice of a new file group, which has no files yet."""
+        ids = (shared_file_id(bucket.number, number) for number in count())
+        groups = (FileGroupId(bucket.partition_path, name) for name in ids)
+        return FileSlice(next(g for g in groups if g not in self.replaced), self.instant)
 
 
 @dataclass(frozen=True)
@@ -29,6 +71,7 @@ class FileGroupAssignment:
             The slice in ``slices`` is the next one, which the compaction plan has opened.
         adding: with a lookup index, buckets of existing file groups that receive new keys.
         new_file_ids: with a lookup index, the file ids of the file groups to create.
+        shared: the file groups that a non-blocking writer creates; None for any other writer.
     """
 
     slices: Mapping[Bucket, FileSlice]
@@ -36,11 +79,14 @@ class FileGroupAssignment:
     readable: Mapping[FileGroupId, FileSlice] = field(default_factory=dict)
     adding: frozenset[Bucket] = frozenset()
     new_file_ids: Mapping[Bucket, str] = field(default_factory=dict)
+    shared: SharedGroups | None = None
 
     def task(self, bucket: Bucket) -> FileGroupWrite:
         """Return the task of the worker that writes one bucket."""
         is_new = bucket.partition_path not in self.partitions
         current = self.slices.get(bucket)
+        if current is None and self.shared is not None:
+            current = self.shared.create(bucket)
         readable = current and self.readable.get(current.group, current)
         return FileGroupWrite(
             bucket,
@@ -68,7 +114,9 @@ class FileGroupAssignment:
                 if current.group in self.readable:
                     readable[task][current.group] = self.readable[current.group]
         return [
-            FileGroupAssignment(some, frozenset(b.partition_path for b in some), of_queries)
+            FileGroupAssignment(
+                some, frozenset(b.partition_path for b in some), of_queries, shared=self.shared
+            )
             for some, of_queries in zip(slices, readable, strict=True)
         ]
 

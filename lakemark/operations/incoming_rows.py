@@ -217,8 +217,7 @@ class RowChanges:
         _check(_mask(keys.is_null()), rows, f"the record key ({key_fields}) is null or empty")
         ambiguous = _mask(self.generator.find_ambiguous_keys(rows))
         _check(ambiguous, rows, f"the record key ({key_fields}) has the same text as other keys")
-        named = ", ".join(config.partition_fields)
-        _check(_mask(paths.is_null()), rows, f"the value of {named} cannot name a folder")
+        _check(_mask(paths.is_null()), rows, config.no_path_reason)
         unknown = self.marks.find_unknown_operations(rows)
         _check(unknown, rows, f"column {OPERATION!r} names an unknown operation")
         if self.ordering_fields:

@@ -88,7 +88,7 @@ class LookupAssigner:
         """Assign the changes of one partition."""
         groups = searched_groups(self.view, path)
         keys = changes.column(RECORD_KEY)
-        positions = self.index.tag(groups, keys)
+        positions = self.index.tag(groups, keys, path)
         updated, codes = np.unique(positions, return_inverse=True)
         is_new = positions == NEW_KEY
         has_new = bool(is_new.any())

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config.table_properties import TableProperties
-from lakemark.errors import TableNotFound
+from lakemark.errors import TableNotFound, Unsupported
 from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.index.key_search import rows_after_compaction
 from lakemark.metadata import bootstrap
 from lakemark.metadata.difference import Difference
+from lakemark.metadata.expressions.file_values import FileValues
+from lakemark.metadata.expressions.indexed_expression import (
+    IndexedExpression,
+    check_expressions,
+    indexed_expressions,
+    is_expression_index,
+)
 from lakemark.metadata.index_definition import remove_definitions
 from lakemark.metadata.index_partitions import stale_definitions
+from lakemark.metadata.index_sources import Indexed
+from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.secondary_columns import SecondaryColumn, check_types, readable_columns
 from lakemark.metadata.secondary_index import index_version
@@ -25,6 +36,7 @@ from lakemark.model.action import Action
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.lookup_assigner import searched_groups
 from lakemark.operations.open_table import OpenTable
 from lakemark.services import indexing
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies, maintain
@@ -154,7 +166,19 @@ def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list
         _key_reader(table) if has_record_index(table.properties) else no_keys,
         secondary,
         row_reader(table) if secondary else no_rows,
+        _readable_expressions(table, metadata),
     )
+
+
+def _readable_expressions(table: OpenTable, metadata: MetadataTable) -> list[FileValues]:
+    """Return the expressions with a usable index that lakemark computes."""
+    found = []
+    for partition in filter(is_expression_index, sorted(metadata.partitions)):
+        with suppress(Unsupported):  # lakemark does not update this index
+            definitions = metadata.definitions
+            (one,) = indexed_expressions([partition], definitions, table.location.url)
+            found.append(FileValues.of(table.storage, one, table.known_schema or pa.schema([])))
+    return found
 
 
 def build_metadata_table(
@@ -192,7 +216,8 @@ def build_metadata_table(
         check_lease,
         table.store.clock,
         wanted.metadata_indexes,
-        _secondary_columns(table, wanted),
+        _indexed(table, wanted),
+        table.known_schema,
         row_reader(table) if has_record_index(wanted) else no_rows,
     )
     with prepared as content:
@@ -200,6 +225,24 @@ def build_metadata_table(
         properties = content.write(bare, check_lease)
     table.metadata_writer.forget()
     table.snapshot.forget_metadata_table(properties)
+
+
+def _indexed(table: OpenTable, properties: TableProperties) -> list[Indexed]:
+    """Return what the indexes with own names index that a new metadata table must have."""
+    return [*_secondary_columns(table, properties), *_expressions(table, properties)]
+
+
+def _expressions(table: OpenTable, properties: TableProperties) -> list[IndexedExpression]:
+    """Return the expressions with an index.
+
+    Raises:
+        Unsupported: lakemark does not update one of the indexes.
+    """
+    known = table.metadata_writer.expressions(properties)
+    schema, version = table.known_schema, table.version.column_statistics
+    if schema is not None:
+        check_expressions(known, schema, table.location.url)
+    return [replace(one, version=version) for one in known]
 
 
 def _secondary_columns(
@@ -219,25 +262,36 @@ def _secondary_columns(
 
 
 def row_reader(table: OpenTable) -> ReadRows:
-    """Return a function that reads the live rows of file slices, as of the last refresh."""
+    """Return a function that reads the live rows of file slices, as of the last refresh.
+
+    A row is also live if queries will read it only after a pending compaction. Indexes need such
+    rows, because a compaction changes no index.
+    """
     if table.schema is None:
         return no_rows
     reader = table.scan(columns=[RECORD_KEY]).reader
+    view = table.view()
+    groups = searched_groups(view) if view.compactions else []
+    compacted = {
+        one.readable.group: one for one in groups if one.readable.group in view.compactions
+    }
 
     def read_rows(file_slice: FileSlice, columns: Sequence[str]) -> Iterator[pa.Table]:
-        return reader.read(file_slice, columns)
+        yield from reader.read(file_slice, columns)
+        if file_slice.group in compacted:
+            yield from rows_after_compaction(reader, compacted[file_slice.group], columns)
 
     return read_rows
 
 
 def _key_reader(table: OpenTable) -> ReadKeys:
-    """Return a function that reads the record keys of file slices, as of the last refresh."""
+    """Return a function that reads the record keys of live rows, as ``row_reader`` reads them."""
     if table.schema is None:
         return no_keys
-    reader = table.scan(columns=[RECORD_KEY]).reader
+    read_rows = row_reader(table)
 
     def read_keys(file_slice: FileSlice) -> pa.Array:
-        columns = (rows.column(RECORD_KEY) for rows in reader.read(file_slice, [RECORD_KEY]))
+        columns = (rows.column(RECORD_KEY) for rows in read_rows(file_slice, [RECORD_KEY]))
         chunks = [chunk for column in columns for chunk in column.chunks]
         return pc.unique(pa.chunked_array(chunks, pa.string()))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,21 +26,28 @@ from lakemark.config.table_properties import TableProperties
 from lakemark.errors import CorruptData, InvalidConfig, SnapshotChanged
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.merge.custom.api import CustomMerger
+from lakemark.metadata.index_definition import is_partitioned
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
 from lakemark.operations.cached_snapshot import CachedSnapshot
 from lakemark.operations.expression_trust import trusted_expressions
-from lakemark.read.index_protocols import FileStatistics, GroupIndex, KeySearch
+from lakemark.read.index_protocols import FileStatistics, GroupIndex, KeySearch, SliceSearch
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.path_columns import PathColumns
 from lakemark.read.queries import Incremental, Query, Snapshot
 from lakemark.read.query_instant import GivenTime
 from lakemark.read.renamed_columns import LATEST_SCHEMA, check_no_renamed_columns
 from lakemark.read.scan import Scan
-from lakemark.read.scan_planner import ScanPlanner, may_make_values, table_schema
+from lakemark.read.scan_planner import (
+    ScanPlanner,
+    may_change_in_compaction,
+    may_make_values,
+    table_schema,
+)
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.clock import TimelineClock
@@ -53,6 +60,7 @@ from lakemark.view.visible_instants import VisibleInstants
 if TYPE_CHECKING:
     from lakemark.keygen.key_generator import KeyGeneratorConfig
     from lakemark.metadata.metadata_writer import MetadataWriter
+    from lakemark.read.cdc import ChangeFormat
     from lakemark.read.cdc.scan import CdcScan
     from lakemark.read.demanded_values import DemandedValues
     from lakemark.read.explanation import Explanation
@@ -73,25 +81,31 @@ class Coordination:
     """How the writers of one table coordinate. All writers must use the same settings.
 
     Attributes:
-        lock_provider: where the table's lock is stored.
+        lock_provider: where the table's lock is stored; see ``open_lock``.
         lock_expire_minutes: when a lock file of Apache Hudi expires; see ``open_lock``.
+        lock_options: the options of the lock provider; see ``open_lock``. They are never printed.
         multi_writer: the settings of a shared table; None if this writer is the only one.
     """
 
-    lock_provider: LockProviderName = LockProviderName.STORAGE
+    lock_provider: str = LockProviderName.STORAGE
     lock_expire_minutes: int = 0
+    lock_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     multi_writer: MultiWriter | None = None
 
     def lock_of(self, storage: Storage) -> TableLock | None:
         """Return the table's lock; None for the default lock, which is opened when needed.
 
         Raises:
-            InvalidConfig: the lock provider does not work on this storage.
+            InvalidConfig: the lock provider does not work on this storage, or has no such options.
         """
-        if self.lock_provider is LockProviderName.STORAGE:
+        if self.lock_provider == LockProviderName.STORAGE and not self.lock_options:
             return None
-        minutes = self.lock_expire_minutes
-        return open_lock(storage, provider=self.lock_provider, expire_minutes=minutes)
+        return open_lock(
+            storage,
+            provider=self.lock_provider,
+            expire_minutes=self.lock_expire_minutes,
+            options=self.lock_options,
+        )
 
 
 class OpenTable:
@@ -397,7 +411,8 @@ class OpenTable:
             demanded = record_keys.drop_null()
         if is_current and values:
             value_groups = self._groups_of_values(values, planner.schema)
-            planner = replace(planner, value_groups=value_groups)
+            value_filters = self._filters_of_values(values, planner.schema)
+            planner = replace(planner, value_groups=value_groups, value_filters=value_filters)
         if demanded is None or not self.properties.populates_meta_columns:
             return replace(planner, demanded_keys=demanded)
         groups = self._groups_of_keys(demanded) if is_current else None
@@ -407,6 +422,14 @@ class OpenTable:
     def changes(self, begin: GivenTime = EARLIEST, end: GivenTime | None = None) -> CdcScan:
         """Plan to read changes; see ``lakemark.Table.changes``."""
         return self._planner().changes(begin, end)
+
+    def changes_of(self, commits: Sequence[Instant], form: ChangeFormat) -> CdcScan:
+        """Plan to read the changes of some commits; see ``cdc.plan_commits``."""
+        return self._planner().changes_of(commits, form)
+
+    def rows_of(self, commit: Instant) -> Scan:
+        """Plan to read the rows that one commit wrote; see ``incremental.plan_commit``."""
+        return self._planner().rows_of(commit)
 
     def _avro_schema(self) -> dict[str, Any] | None:
         metadata = self.newest_metadata()
@@ -504,14 +527,19 @@ class OpenTable:
     def _groups_of_values(self, values: DemandedValues, schema: pa.Schema) -> GroupIndex | None:
         """Return the file groups of demanded values, by secondary indexes.
 
-        The result is None if no index has the values.
+        The result is None if no index has the values, or if a compaction, which does not update
+        the indexes, may have changed some of them.
         """
         kind = PartitionKind.SECONDARY_INDEX
         if not any(name.startswith(kind.stored_name) for name in self.properties.metadata_indexes):
             return None
+        if may_change_in_compaction(self.properties):
+            return None
         metadata = self.snapshot.metadata_with(kind)
         if metadata is None or not metadata.usable_partitions(PartitionKind.RECORD_INDEX):
             return None
+        if is_partitioned(metadata.definitions):
+            return None  # the writers of Apache Hudi may not have updated the secondary index
         from lakemark.index.indexed_groups import IndexedGroups, groups_of_values, texts_of
         from lakemark.metadata.secondary_columns import readable_columns
 
@@ -527,6 +555,21 @@ class OpenTable:
             return None
         find_groups = partial(groups_of_values, metadata, known)
         return IndexedGroups(self.storage, self.properties.is_merge_on_read, find_groups)
+
+    def _filters_of_values(self, values: DemandedValues, schema: pa.Schema) -> SliceSearch | None:
+        """Return the bloom filters that decide about demanded values; None if there are none."""
+        kind = PartitionKind.EXPRESSION_INDEX
+        if not any(name.startswith(kind.stored_name) for name in self.properties.metadata_indexes):
+            return None
+        if may_make_values(self.properties):
+            return None
+        metadata = self.snapshot.metadata_with(kind)
+        if metadata is None:
+            return None
+        from lakemark.index.value_filters import filters_of_values
+
+        usable = frozenset(metadata.usable_partitions(kind))
+        return filters_of_values(metadata, usable, values, schema, self.location.url)
 
 
 def _hash_fields(newest: CommitMetadata, properties: TableProperties) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def prepare_overwrite(
     partitions = {*pc.unique(rows.column(PARTITION_PATH)).to_pylist()}
     if operation is Operation.INSERT_OVERWRITE_TABLE:
         partitions |= {group.id.partition_path for group in groups_with_rows(view)}
-    if rows.num_rows and (writer.settings.global_keys or context.has_record_index):
+    if rows.num_rows and writer.keys_are_global(context):
         _check_unique(rows, writer.table.location.url)
         _check_not_elsewhere(writer, context, rows, partitions)
     replaced = find_replaced_groups(context, view, partitions, runner)

@@ -1,13 +1,12 @@
 """Chooses the partitions that a commit deletes, describes what they contain, and deletes them.
 
-A pattern is a partition path in which each ``*`` stands for any text, slashes included. Source:
+``PartitionPattern`` describes the patterns. Source:
 ``HoodieSparkSqlWriter.resolvePartitionWildcards`` of Apache Hudi 1.2.0, which also deletes
-partitions that do not exist.
+partitions that do not exist, and knows no regular expressions.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,6 +16,7 @@ from lakemark.execution.runner import Runner
 from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import FileSlice
+from lakemark.model.partition_pattern import PartitionPattern
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.replaced_groups import (
     ReplacedGroups,
@@ -78,8 +78,9 @@ def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartiti
 
     Raises:
         InvalidConfig: the table is not partitioned, or there is no pattern. The returned function
-            raises this if the table has no partition with the path of a pattern without ``*``, or
-            if a pattern with ``*`` is the path of a partition, but matches other paths, too.
+            raises this if a pattern is the path of one partition, which does not exist, if a
+            pattern with ``*`` is the path of a partition, but matches other paths, too, or if a
+            regular expression is wrong.
     """
     wanted, url = list(patterns), table.location.url
     if not (table.properties.partition_fields or table.properties.partition_expressions):
@@ -91,7 +92,7 @@ def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartiti
 
     def choose(view: FileSystemView) -> list[str]:
         for pattern in wanted:
-            if "*" not in pattern and pattern not in view.partitions:
+            if PartitionPattern(pattern).is_path and pattern not in view.partitions:
                 raise _unknown(pattern, view, url)
         found = {group.id.partition_path for group in groups_with_rows(view)}
         return sorted({path for pattern in wanted for path in _matching(pattern, found, url)})
@@ -170,8 +171,8 @@ def _matching(pattern: str, paths: Collection[str], url: str) -> set[str]:
     Raises:
         InvalidConfig: the pattern is one of the paths, but matches other paths, too.
     """
-    regex = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
-    found = {path for path in paths if regex.fullmatch(path)}
+    matches = PartitionPattern(pattern).matches
+    found = {path for path in paths if matches(path)}
     if pattern in found and len(found) > 1:
         other = min(found - {pattern})
         message = (

@@ -113,8 +113,7 @@ def _archived_replacements(
         return {}
     archived = table.store.load_archived()
     found = (i for i in archived.instants(since) if i.action is Action.REPLACE_COMMIT)
-    read = ((i.requested_at, archived.read_commit(i)) for i in found)
-    return {requested_at: metadata for requested_at, metadata in read if metadata is not None}
+    return {i.requested_at: metadata for i, metadata in archived.read_commits(found)}
 
 
 def _read_creation(table: OpenTable, path: str) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from lakemark.errors import Refused
 from lakemark.index.hash_ring import HashRing
@@ -14,47 +13,37 @@ from lakemark.model.clustering_plan import ClusteringPlan, PlannedSlice
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.instant import Instant
+from lakemark.operations.group_replacement import CheckedPlan, PlannedReplacement
 from lakemark.operations.open_table import OpenTable
-from lakemark.services.bucket_rewriter import RewriteTask
+from lakemark.services.bucket_rewriter import BucketRewriter, RewriteTask
 from lakemark.services.clustering import PlanOutdated, added_files, find_slice
 from lakemark.view.file_system_view import FileSystemView
-
-#: The instant of a requested resize, and its plan.
-PlannedResize = tuple[Instant, ClusteringPlan]
+from lakemark.write.write_context import WriteContext
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeGroups:
-    """The groups of a plan that fits the table as of its timeline.
+def check_resize(table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[RewriteTask]:
+    """Compare a plan with the table; a ``CheckPlan``.
 
-    Attributes:
-        tasks: the task of each group.
-        rings: the rings of all partitions of the plan, as they are after the resize.
+    Raises:
+        PlanOutdated: the slices or the rings have changed since the plan was made.
+        Refused: the plan does not replace the buckets whose slices it rewrites.
     """
+    instant, plan = planned
+    view, changes = table.view(), changes_of(instant, plan)
+    _check_only_logs(view, instant, plan)
+    rings = _rings_after(table, instant, changes)
+    _check_replaced(view, instant, plan, rings)
+    tasks = []
+    for group, change in zip(plan.input_groups, changes, strict=True):
+        slices = [_slice_of(table, view, instant, one, change) for one in group.slices]
+        ring = rings[change.partition_path][1]
+        tasks.append(RewriteTask(tuple(slices), ring, change.new_file_ids))
 
-    tasks: tuple[RewriteTask, ...]
-    rings: tuple[HashRing, ...]
+    def create_rewriter(context: WriteContext, log_sizes: Mapping[str, int]) -> BucketRewriter:
+        return BucketRewriter(context, table.properties.record_key_fields, log_sizes)
 
-    @classmethod
-    def of(cls, table: OpenTable, planned: PlannedResize) -> ResizeGroups:
-        """Compare a plan with the table, and return its groups.
-
-        Raises:
-            PlanOutdated: the slices or the rings have changed since the plan was made.
-            Refused: the plan does not replace the buckets whose slices it rewrites.
-        """
-        instant, plan = planned
-        view, changes = table.view(), changes_of(instant, plan)
-        _check_only_logs(view, instant, plan)
-        rings = _rings_after(table, instant, changes)
-        _check_replaced(view, instant, plan, rings)
-        tasks = []
-        for group, change in zip(plan.input_groups, changes, strict=True):
-            slices = [_slice_of(table, view, instant, one, change) for one in group.slices]
-            ring = rings[change.partition_path][1]
-            tasks.append(RewriteTask(tuple(slices), ring, change.new_file_ids))
-        after = tuple(after for _, (_, after) in sorted(rings.items()))
-        return cls(tuple(tasks), after)
+    after = tuple(after for _, (_, after) in sorted(rings.items()))
+    return CheckedPlan(tasks, create_rewriter, after)
 
 
 def changes_of(instant: Instant, plan: ClusteringPlan) -> list[RingChange]:

@@ -1,17 +1,8 @@
 """Resizes the buckets of an open table with consistent hashing: plans and executes resizes.
 
-A resize is a clustering. Its plan contains the new buckets, with their file ids. Its steps are:
-
-1. request the clustering with its plan, under the lock
-2. begin an attempt: create the inflight instant
-3. read the rows of the old buckets once, and write them to base files of the new buckets
-4. under the lock: compare the old buckets with the plan again, and write the new hash rings
-5. publish the replace commit, which makes the new files and rings valid
-6. mark the rings as completed, for Apache Hudi
-
-After a crash before step 5, readers and writers use the old buckets. The next writer executes the
-plan again, with the same file ids and rings. After a crash in step 6, Apache Hudi finds the replace
-commit on the timeline, and marks the rings itself.
+A resize is a clustering. Its plan contains the new buckets, with their file ids. The steps of its
+execution are in ``lakemark.operations.group_replacement``. After a crash, the next writer executes
+the plan again.
 
 The plans of Apache Hudi are executed, too. It may have planned to sort buckets, which lakemark
 rewrites without sorting them.
@@ -22,37 +13,30 @@ Source: ``HoodieSparkConsistentBucketIndex.updateLocation`` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from functools import partial
 
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.errors import Fenced, Refused, StorageUnavailable, Unsupported, WriteConflict
+from lakemark.errors import Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.hash_ring import RINGS_FOLDER, HashRing
-from lakemark.index.ring_files import load_ring, mark_completed, write_ring
+from lakemark.index.ring_files import load_ring
 from lakemark.metadata.partition_kind import has_record_index
-from lakemark.model.action import REPLACING
 from lakemark.model.clustering_plan import ClusteringPlan
-from lakemark.model.commit_metadata import CommitMetadata, WriteStat
-from lakemark.model.file_slice import join
+from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
-from lakemark.operations.open_table import OpenTable
-from lakemark.operations.planned_resize import (
-    PlannedResize,
-    ResizeGroups,
-    changes_of,
+from lakemark.operations.group_replacement import (
+    GroupReplacement,
+    PlannedReplacement,
+    execute_replacement,
+    pending_replacements,
+    recover_table,
 )
-from lakemark.operations.service_context import service_context
-from lakemark.services.bucket_rewriter import BucketRewriter
-from lakemark.services.clustering import ClusteringExecution, PlanOutdated
-from lakemark.services.planned_files import recorded_log_sizes
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.planned_resize import changes_of, check_resize
+from lakemark.operations.service_commit import TableFacts
+from lakemark.services.bucket_rewriter import RewriteTask
 from lakemark.services.resize_plan import ResizePolicy, plan_resize
-from lakemark.storage.storage import NotFound
-from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.carried_metadata import carry_progress, carry_table_facts
-from lakemark.transaction.rollback import recover, roll_back_named
 
 
 def check_resizable(table: OpenTable) -> int:
@@ -80,19 +64,13 @@ def check_resizable(table: OpenTable) -> int:
     return count
 
 
-def pending_resizes(table: OpenTable) -> list[PlannedResize]:
+def pending_resizes(table: OpenTable) -> list[PlannedReplacement]:
     """Return the pending resizes of all writers, with their plans.
 
     Raises:
         Refused: a plan has buckets that lakemark does not understand.
     """
-    found = []
-    for instant in table.timeline.pending(*REPLACING):
-        with suppress(NotFound):  # another writer has removed the plan
-            plan = table.store.read_clustering_plan(instant)
-            if plan is not None and changes_of(instant, plan):
-                found.append((instant, plan))
-    return found
+    return [planned for planned in pending_replacements(table) if changes_of(*planned)]
 
 
 def plan_buckets(table: OpenTable, policy: ResizePolicy) -> ClusteringPlan | None:
@@ -109,7 +87,7 @@ def resize_buckets(
     table: OpenTable,
     policy: ResizePolicy | None,
     runner: Runner,
-    table_facts: Callable[[], Mapping[str, str]],
+    table_facts: TableFacts | None = None,
     merger_class: str | None = None,
 ) -> list[tuple[Instant, CommitMetadata]]:
     """Execute pending resizes of any writer; then plan a resize and execute it.
@@ -121,7 +99,7 @@ def resize_buckets(
         table: the open table.
         policy: decides which buckets are resized; None to plan nothing.
         runner: runs the tasks.
-        table_facts: see ``Resize.publish``.
+        table_facts: see ``publish_service``.
         merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
 
     Raises:
@@ -131,9 +109,12 @@ def resize_buckets(
     done = []
     for planned in pending_resizes(table):
         check_resizable(table)
-        done += _execute(table, planned, runner, table_facts, merger_class)
-    requested = None if policy is None else Resize.request(table, policy, merger_class)
-    return done if requested is None else done + _complete(requested, runner, table_facts)
+        begin = partial(GroupReplacement.begin, table, planned, check_resize, merger_class)
+        done += execute_replacement(table, begin, runner, table_facts)
+    if policy is not None:
+        request = partial(request_resize, table, policy, merger_class)
+        done += execute_replacement(table, request, runner, table_facts)
+    return done
 
 
 def resize_table(
@@ -146,16 +127,9 @@ def resize_table(
         WriterAlive: another writer is writing, but this process is configured as the only one.
     """
     check_resizable(table)
-    if table.store.pending_writes(table.timeline):
-        recover(table.context)
-        table.refresh()
-
-    def table_facts() -> dict[str, str]:
-        newest = table.newest_metadata()
-        return carry_table_facts(newest.extra_metadata) if newest else {}
-
+    recover_table(table)
     runner = table.runner or LocalRunner()
-    done = resize_buckets(table, policy, runner, table_facts, merger_class)
+    done = resize_buckets(table, policy, runner, merger_class=merger_class)
     if not done and plan_buckets(table, policy) is not None:
         message = (
             f"the buckets of {table.location.url} were not resized, because another writer is "
@@ -165,191 +139,16 @@ def resize_table(
     return done
 
 
-@dataclass(frozen=True, slots=True)
-class Resize:
-    """A resize of an open table that this process executes.
+def request_resize(
+    table: OpenTable, policy: ResizePolicy, merger_class: str | None = None
+) -> GroupReplacement[RewriteTask] | None:
+    """Plan a resize, and begin to execute it; the arguments are those of ``resize_buckets``.
 
-    Attributes:
-        table: the open table.
-        execution: the execution of the plan.
-    """
-
-    table: OpenTable
-    execution: ClusteringExecution
-    _groups: ResizeGroups
-    _rewriter: BucketRewriter
-
-    @classmethod
-    def request(
-        cls, table: OpenTable, policy: ResizePolicy, merger_class: str | None = None
-    ) -> Resize | None:
-        """Plan a resize, and begin to execute it.
-
-        The result is None if no bucket needs to be resized, or while a write is pending.
-
-        Args:
-            table: the open table.
-            policy: decides which buckets are resized.
-            merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
-
-        Raises:
-            Unsupported: see ``check_resizable``.
-            Refused: a restore is pending.
-        """
-
-        def plan_at(timeline: Timeline) -> ClusteringPlan | None:
-            table.refresh(timeline)
-            return plan_buckets(table, policy)
-
-        execution = ClusteringExecution.request(table.context, plan_at)
-        if execution is None:
-            return None
-        table.snapshot.carry_clustering_request(execution.instant, execution.plan)
-        return cls._of(table, execution, merger_class)
-
-    @classmethod
-    def begin(
-        cls, table: OpenTable, planned: PlannedResize, merger_class: str | None = None
-    ) -> Resize:
-        """Begin to execute a pending plan. If the plan is outdated, it is removed.
-
-        Args:
-            table: the open table.
-            planned: the pending resize and its plan.
-            merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
-
-        Raises:
-            WriteConflict: another writer is executing, has completed or has removed the resize; or
-                the plan was outdated.
-            Refused: the plan is outdated, but Apache Hudi has written rows to its new buckets; or
-                lakemark does not understand the plan.
-        """
-        try:
-            ResizeGroups.of(table, planned)
-        except PlanOutdated:
-            _remove(table, planned)
-            raise
-        execution = ClusteringExecution.begin(table.context, *planned)
-        table.snapshot.carry_start(execution.instant)
-        return cls._of(table, execution, merger_class)
-
-    @classmethod
-    def _of(
-        cls, table: OpenTable, execution: ClusteringExecution, merger_class: str | None
-    ) -> Resize:
-        instant, plan = execution.instant, execution.plan
-        try:
-            groups = ResizeGroups.of(table, (instant, plan))
-            context = service_context(table, instant.requested_at, merger_class)
-        except BaseException:
-            execution.stop_heartbeat()
-            raise
-        context = replace(context, attempt=instant.attempt).use_storage(table.storage)
-        paths = {join(s.group.partition_path, name) for s in plan.slices for name in s.log_files}
-        log_sizes = recorded_log_sizes(paths, table.timeline, table.store)
-        key_fields = table.properties.record_key_fields
-        return cls(table, execution, groups, BucketRewriter(context, key_fields, log_sizes))
-
-    def rewrite(self, runner: Runner) -> list[WriteStat]:
-        """Write the new base files, which no reader sees before ``publish``.
-
-        Raises:
-            Refused, CorruptData: see ``BucketRewriter``.
-        """
-        return self.execution.rewrite(self._rewriter, self._groups.tasks, runner)
-
-    def publish(
-        self, stats: Sequence[WriteStat], table_facts: Callable[[], Mapping[str, str]]
-    ) -> tuple[Instant, CommitMetadata]:
-        """Replace the old buckets by the new ones, and copy the streamers' checkpoints.
-
-        Args:
-            stats: the write stats that ``rewrite`` returned.
-            table_facts: returns the extra metadata of the commit except checkpoints; called under
-                the lock, after the table was refreshed.
-
-        Raises:
-            PlanOutdated: other writers changed the buckets; nothing was published.
-            Fenced: another writer rolled the resize back; nothing was published.
-            LockTimeout: another writer held the lock for too long; ``publish`` may be called again.
-        """
-        rings, begun = self._groups.rings, self.execution
-
-        def prepare(timeline: Timeline) -> None:
-            self.table.refresh(timeline)
-            if ResizeGroups.of(self.table, (begun.instant, begun.plan)).rings != rings:
-                message = f"the hash rings have changed since {begun.instant} began"
-                raise PlanOutdated(message)
-            try:
-                for ring in rings:
-                    write_ring(self.table.storage, ring, begun.instant)
-            except NotFound:
-                reason = "its prepared content was removed by a rollback"
-                raise Fenced(begun.instant.requested_at, reason) from None
-
-        def extra_at(_: Timeline) -> dict[str, str]:
-            newest = self.table.newest_metadata()
-            carried = carry_progress(newest.extra_metadata) if newest else {}
-            return {**table_facts(), **carried}
-
-        instant, metadata, timeline = self.execution.complete(stats, prepare, extra_at)
-        self.table.snapshot.carry_commit(instant, metadata, timeline)
-        with suppress(StorageUnavailable):  # the resize is already completed
-            for ring in rings:
-                mark_completed(self.table.storage, ring)
-        return instant, metadata
-
-    def stop_heartbeat(self) -> None:
-        """Stop the heartbeat. If the resize is unpublished, other writers may execute it."""
-        self.execution.stop_heartbeat()
-
-
-def _execute(
-    table: OpenTable,
-    planned: PlannedResize,
-    runner: Runner,
-    table_facts: Callable[[], Mapping[str, str]],
-    merger_class: str | None,
-) -> list[tuple[Instant, CommitMetadata]]:
-    try:
-        resize = Resize.begin(table, planned, merger_class)
-    except WriteConflict:
-        table.refresh()
-        return []
-    return _complete(resize, runner, table_facts)
-
-
-def _complete(
-    resize: Resize, runner: Runner, table_facts: Callable[[], Mapping[str, str]]
-) -> list[tuple[Instant, CommitMetadata]]:
-    try:
-        return [resize.publish(resize.rewrite(runner), table_facts)]
-    except WriteConflict:
-        resize.table.refresh()
-        return []
-    finally:
-        resize.stop_heartbeat()
-
-
-def _remove(table: OpenTable, planned: PlannedResize) -> None:
-    """Remove an outdated plan, so that writers can continue with the old buckets.
+    The result is None if no bucket needs to be resized, or while a write is pending.
 
     Raises:
-        Refused: rows were written to the new buckets, or a live writer executes the plan.
+        Unsupported: see ``check_resizable``.
+        Refused: a restore is pending.
     """
-    instant, plan = planned
-    if table.timeline.has_reappeared(instant):  # its files are those of a completed resize
-        roll_back_named(table.context, instant.requested_at)
-        table.refresh()
-        return
-    groups = table.view().groups
-    written = sorted(one for one in plan.new_groups if one in groups and groups[one].slices)
-    if written:
-        message = (
-            f"{instant} of table {table.location.url} cannot be executed, because other writers "
-            f"have changed its buckets, nor removed, because {written[0]} already has rows; "
-            "execute the plan with Apache Hudi, or restore the table to a commit before the plan"
-        )
-        raise Refused(message)
-    roll_back_named(table.context, instant.requested_at)
-    table.refresh()
+    plan = partial(plan_buckets, table, policy)
+    return GroupReplacement.request(table, plan, check_resize, merger_class)

@@ -34,6 +34,8 @@ from lakemark.index.partition_buckets import (
     load_partition_buckets,
 )
 from lakemark.index.stored_rows import may_be_hashed
+from lakemark.metadata.index_definition import is_partitioned, read_definitions
+from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import OpenTable
@@ -80,6 +82,12 @@ class NewIndex:
         if self.kind is IndexKind.CONSISTENT_HASHING:
             return {INDEX: CONSISTENT_HASHING, FIRST_BUCKETS: str(self.buckets)}
         return {INDEX: LOOKUP} if self.buckets is None else {BUCKET_COUNT: str(self.buckets)}
+
+    def bucket_index(self, record_key: tuple[str, ...]) -> BucketIndex | None:
+        """Return the bucket index for a record key; None if this is another kind of index."""
+        if self.kind is not IndexKind.BUCKET or self.buckets is None:
+            return None
+        return BucketIndex(self.buckets, record_key)
 
 
 def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
@@ -197,11 +205,14 @@ def keeps_keys_global(table: OpenTable, rule: PartitionChange | None, *, looks_u
 
 
 def check_moves(table: OpenTable) -> None:
-    """Check that the table's merger allows moving rows to other partitions.
+    """Check that rows of the table can move to other partitions.
 
     Raises:
-        Unsupported: the merger reads whole rows, or fills columns.
+        Unsupported: the merger reads whole rows, or fills columns; or the keys of the record index
+            are unique only within a partition.
     """
+    if has_record_index(table.properties) and is_partitioned(read_definitions(table.storage)):
+        raise has_partitioned_index(table)
     settings = merge_settings(table.properties)
     if settings.mode is MergeMode.CUSTOM or settings.partial_update:
         merger = "a custom merger" if settings.mode is MergeMode.CUSTOM else "partial updates"
@@ -210,6 +221,20 @@ def check_moves(table: OpenTable) -> None:
             "other partitions (partition_change='move'); write with Apache Hudi"
         )
         raise Unsupported(message)
+
+
+def has_partitioned_index(table: OpenTable) -> Unsupported:
+    """Return the error of a writer with global keys, if the record index is partitioned.
+
+    Two such writers could add a key to different partitions at the same time.
+    """
+    url = table.location.url
+    return Unsupported(
+        f"table {url} has a partitioned record index, which does not show whether another "
+        "partition has a record key, so that rows do not move (partition_change='move'); drop the "
+        f"index (lakemark table index drop {url} record_index --run), and create it again without "
+        "partitioned"
+    )
 
 
 def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:

@@ -1,7 +1,7 @@
 """The indexes of the metadata table of an open table: their names, and which ones it has.
 
-Users name a secondary index without the prefix of its partition, and every other index by its
-partition.
+Users name a secondary index or an expression index without the prefix of its partition, and every
+other index by its partition.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig
+from lakemark.metadata.expressions.expression_text import print_expression
 from lakemark.metadata.index_definition import IndexDefinition, read_definitions
 from lakemark.metadata.index_sources import SINGLE
 from lakemark.metadata.partition_kind import PartitionKind
@@ -20,8 +21,9 @@ from lakemark.operations.open_table import OpenTable
 from lakemark.storage.properties_file import read_properties
 
 _PREFIX = PartitionKind.SECONDARY_INDEX.stored_name
+_EXPRESSION_PREFIX = PartitionKind.EXPRESSION_INDEX.stored_name
 
-#: The name of a secondary index, as Apache Hudi's SQL accepts it without quotes.
+#: The name of a secondary or expression index, as Apache Hudi's SQL accepts it without quotes.
 _NAME = re.compile(r"[a-z0-9_]+")
 
 #: Partitions that every new metadata table of lakemark has, so that they are not dropped alone.
@@ -52,17 +54,22 @@ class TableIndex:
 
     Attributes:
         name: the name with which the index is created and dropped.
-        kind: the type of the index, such as ``record_index`` or ``secondary_index``.
+        kind: the type of the index, such as ``record_index`` or ``secondary_index``. An expression
+            index is of ``column_stats`` or ``bloom_filters``.
         columns: the indexed columns; empty for indexes of all keys or files.
+        expression: the expression of an expression index, such as ``lower(name)``; otherwise empty.
         state: whether queries may use the index.
         partition: the partition of the metadata table that contains the index.
+        is_partitioned: whether the keys of a record index are unique only within a partition.
     """
 
     name: str
     kind: str
     columns: tuple[str, ...]
+    expression: str
     state: IndexState
     partition: str
+    is_partitioned: bool = False
 
 
 def list_indexes(table: OpenTable) -> list[TableIndex]:
@@ -97,19 +104,35 @@ def partition_of(name: str, column: str | None = None) -> str:
             "secondary index"
         )
         raise InvalidConfig(message)
-    is_taken = name in (*_SINGLE, ALWAYS[0]) or name.startswith(_PREFIX)
+    _check_name(name, "a secondary index")
+    return f"{_PREFIX}{name}"
+
+
+def expression_partition_of(name: str) -> str:
+    """Return the partition of the metadata table that a new expression index has.
+
+    Raises:
+        InvalidConfig: the name is invalid, or names another kind of index.
+    """
+    _check_name(name, "an expression index")
+    return f"{_EXPRESSION_PREFIX}{name}"
+
+
+def _check_name(name: str, of: str) -> None:
+    prefixes = (_PREFIX, _EXPRESSION_PREFIX)
+    is_taken = name in (*_SINGLE, ALWAYS[0]) or name.startswith(prefixes)
     if not _NAME.fullmatch(name) or is_taken:
         message = (
-            f"the name of a secondary index is {name!r}; use lower-case letters, digits and _, but "
-            f"not {', '.join((*_SINGLE, ALWAYS[0]))}, nor a name that begins with {_PREFIX}"
+            f"the name of {of} is {name!r}; use lower-case letters, digits and _, but not "
+            f"{', '.join((*_SINGLE, ALWAYS[0]))}, nor a name that begins with "
+            f"{' or '.join(prefixes)}"
         )
         raise InvalidConfig(message)
-    return f"{_PREFIX}{name}"
 
 
 def name_of(partition: str) -> str:
     """Return the name of the index that a partition of the metadata table contains."""
-    return partition.removeprefix(_PREFIX)
+    return partition.removeprefix(_PREFIX).removeprefix(_EXPRESSION_PREFIX)
 
 
 def _states(properties: TableProperties, building: set[str]) -> Iterator[tuple[str, IndexState]]:
@@ -127,8 +150,18 @@ def _index(partition: str, state: IndexState, definition: IndexDefinition | None
     kind = definition.kind if definition is not None else ""
     if not kind:
         kind = next((one for one in _KINDS if partition.startswith(one)), partition).rstrip("_")
-    columns = definition.source_fields if definition is not None else ()
-    return TableIndex(name_of(partition), kind, columns, state, partition)
+    if definition is None:
+        return TableIndex(name_of(partition), kind, (), "", state, partition)
+    columns, partitioned = definition.source_fields, definition.is_partitioned
+    expression = _expression_of(definition)
+    return TableIndex(name_of(partition), kind, columns, expression, state, partition, partitioned)
+
+
+def _expression_of(definition: IndexDefinition) -> str:
+    if not definition.partition.startswith(_EXPRESSION_PREFIX):
+        return ""
+    column = ", ".join(definition.source_fields)
+    return print_expression(definition.function, column, definition.options)
 
 
 _KINDS = tuple(kind.stored_name for kind in PartitionKind)

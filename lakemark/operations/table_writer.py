@@ -13,15 +13,17 @@ from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.errors import Refused, Retriable, SnapshotChanged, WriteConflict
+from lakemark.errors import InvalidConfig, Refused, Retriable, SnapshotChanged, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.global_keys import MovedChanges, move_rows
 from lakemark.index.index import Index, NewKeysIndex
 from lakemark.index.lookup import LookupIndex
 from lakemark.index.partition_buckets import load_partition_buckets
-from lakemark.index.record_level import RecordLevelIndex
+from lakemark.index.record_level import PartitionedRecordLevelIndex, RecordLevelIndex
 from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_kind import has_record_index
+from lakemark.metadata.partition_shards import check_path
+from lakemark.metadata.record_index import RecordIndex
 from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
@@ -37,33 +39,41 @@ from lakemark.operations.compact import (
     Compaction,
     Planned,
     pending_compactions,
-    request_compaction,
+    request_if_due,
 )
 from lakemark.operations.expression_trust import expression_statement
-from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
+from lakemark.operations.file_group_assigner import (
+    FileGroupAssigner,
+    FileGroupAssignment,
+    SharedGroups,
+)
 from lakemark.operations.hash_ring_assigner import HashRingAssigner
 from lakemark.operations.later_commits import conflicts_with_later_commits
 from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
 from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.operations.non_blocking import check_appends, check_non_blocking
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.replaced_groups import NOTHING_REPLACED, ReplacedGroups
 from lakemark.operations.resize_buckets import plan_buckets, resize_buckets
+from lakemark.operations.table_index import has_global_keys, has_partitioned_index
 from lakemark.operations.write_checks import check_record_index
 from lakemark.operations.write_context import avro_schema_text, write_context
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema import avro
 from lakemark.schema.evolution import changes_between, unite_schemas
 from lakemark.schema.field_path import column_at
-from lakemark.services.compaction_plan import CompactionPolicy, is_due
+from lakemark.services import indexing
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.resize_plan import ResizePolicy
 from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.conflicts import check_not_planned
+from lakemark.transaction.conflicts import BucketCountsChanged, check_not_planned
 from lakemark.transaction.heartbeat import is_fresh
 from lakemark.transaction.late_completion import rolled_back_and_completed
-from lakemark.transaction.multi_writer import has_heartbeat
+from lakemark.transaction.multi_writer import find_rivals, has_heartbeat
 from lakemark.transaction.rollback import recover, roll_back
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.transaction.transaction import Transaction
+from lakemark.write.event_times import check_event_time
 from lakemark.write.file_sizing import estimate_record_bytes
 from lakemark.write.partitioner import Bucket
 from lakemark.write.write_context import WriteContext
@@ -72,6 +82,12 @@ from lakemark.write.write_status import ContentMismatch
 #: The number of commits from which the size of a record is estimated.
 _SIZED_COMMITS = 20
 
+#: What commits record about a bucket index, and its meaning.
+_BUCKET_SETTINGS = {
+    keys.BUCKET_COUNT: "number of buckets",
+    keys.BUCKET_HASH_FIELDS: "fields that are hashed",
+}
+
 
 @dataclass
 class TableWriter:
@@ -79,7 +95,8 @@ class TableWriter:
 
     Readers take the table's columns from the newest commit. So a commit must never drop or narrow a
     column of an earlier commit. Therefore ``begin`` adds the columns of the newest commit to
-    ``schema``, and ``commit`` compares the columns again under the lock.
+    ``schema``, and ``commit`` compares the columns again under the lock. A non-blocking writer then
+    adds the columns that other commits have added meanwhile, and publishes its files without them.
 
     Attributes:
         table: the open table.
@@ -88,6 +105,7 @@ class TableWriter:
 
     Raises:
         TimelineZoneUnknown: the table's timeline is in local time, and its zone is not certain.
+        InvalidConfig: the event time column does not exist, or contains no times.
     """
 
     table: OpenTable
@@ -101,17 +119,22 @@ class TableWriter:
 
     def __post_init__(self) -> None:
         self.table.store.clock.check()
+        if self.settings.event_time_column is not None:
+            check_event_time(self.schema, self.settings.event_time_column)
 
     def recover(self) -> list[str]:
         """Roll back pending instants of dead writers; return these instants.
 
-        A metadata table that cannot be continued is rebuilt.
+        A metadata table that cannot be continued is rebuilt. What a dead process has left of the
+        creation of an index is removed, also by a writer that maintains no metadata table.
         """
         rolled_back = recover(self.table.context)
         if rolled_back:  # a new metadata table must not use the schema of rolled back commits
             self.table.refresh()
         if self.settings.metadata_table:
             keep_metadata_table(self.table)
+        elif self.table.timeline.pending(Action.INDEXING):
+            indexing.clear_dead(self.table.context)
         self.table.refresh()
         return rolled_back
 
@@ -137,6 +160,11 @@ class TableWriter:
         return rolled_back
 
     @property
+    def is_non_blocking(self) -> bool:
+        """Whether other writers may write the same file groups (``non_blocking``)."""
+        return self.table.context.is_non_blocking
+
+    @property
     def is_writing(self) -> bool:
         """Whether this writer has a pending instant."""
         return self._transaction is not None
@@ -155,11 +183,17 @@ class TableWriter:
 
         Raises:
             Unsupported: lakemark does not write tables with one of the table's properties, or with
-                one of its secondary indexes.
-            InvalidConfig: another writer changed a column to a type that is incompatible with ours.
+                one of its secondary indexes; or this writer is non-blocking, and does not support
+                the table or the operation.
+            InvalidConfig: another writer changed a column to a type that is incompatible with ours,
+                or divides the keys into other buckets.
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
         check_record_index(self.table, looks_up_keys=self.settings.looks_up_keys)
+        if self.is_non_blocking:
+            url = self.table.location.url
+            check_non_blocking(self.table.properties, self.settings.index, url)
+            check_appends(operation, url)
         self._rings = None
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
@@ -169,7 +203,7 @@ class TableWriter:
             self.table.context, action, self._load_base, operation
         )
         try:
-            return self._context(self._transaction.instant.requested_at)
+            return self._context(self._transaction)
         except BaseException:
             with suppress(Retriable):  # a later ``recover`` rolls the instant back
                 self.abandon()
@@ -216,7 +250,11 @@ class TableWriter:
     def assign_file_groups(self) -> FileGroupAssignment:
         """Return the existing file slices of the buckets, as of ``begin`` (bucket index)."""
         assert self.settings.index is not None
-        return self._assigner.assign(self.table.view(), self.settings.index)
+        view = self.table.view()
+        assignment = self._assigner.assign(view, self.settings.index)
+        if not self.is_non_blocking:
+            return assignment
+        return replace(assignment, shared=SharedGroups.of(self.pending_instant, view.replaced))
 
     def move_rows(self, context: WriteContext, changes: pa.Table) -> MovedChanges:
         """Decide how changes are written so that rows move to their partitions, as of ``begin``.
@@ -230,21 +268,36 @@ class TableWriter:
             WriteConflict: another writer has added one of the keys since ``begin``.
             Refused: several partitions have a row of the same key.
             MetadataTableBehind: the record index cannot be used until the next start.
+            Unsupported: the keys of the record index are unique only within a partition.
         """
         assert self.settings.global_keys
         locate = partial(self.find_stored, context)
         return move_rows(context.reader, changes, locate, LocalRunner())
+
+    def keys_are_global(self, context: WriteContext) -> bool:
+        """Return whether each record key has at most one row in the whole table, as of ``begin``.
+
+        Raises:
+            SnapshotChanged, MetadataTableBehind: as for ``move_rows``.
+        """
+        if not context.has_record_index:
+            return self.settings.global_keys
+        return self.settings.global_keys or not self._record_index().is_partitioned
 
     def find_stored(self, context: WriteContext, record_keys: pa.Array) -> StoredKeys:
         """Find the file groups of some distinct keys in all partitions, as of ``begin``.
 
         Raises:
             SnapshotChanged, WriteConflict, Refused, MetadataTableBehind: as for ``move_rows``.
+            Unsupported: the keys of the record index are unique only within a partition.
         """
         groups = searched_groups(self.table.view())
         if context.has_record_index:
+            index = self._record_index()
+            if index.is_partitioned:
+                raise has_partitioned_index(self.table)
             with conflicts_with_later_commits(self.table):
-                return self._record_level_index(record_keys).stored_keys(groups)
+                return RecordLevelIndex.of(index, record_keys).stored_keys(groups)
         return StoredKeys.search(context.reader, groups, record_keys, LocalRunner())
 
     def assign(
@@ -253,7 +306,7 @@ class TableWriter:
         changes: pa.Table,
         *,
         looks_up: bool = True,
-        stored: StoredKeys | None = None,
+        stored: Index | None = None,
     ) -> AssignedChanges:
         """Return the file group of each change, as of ``begin``.
 
@@ -261,7 +314,8 @@ class TableWriter:
             context: the context that ``begin`` returned.
             changes: all changes of the commit, at least one.
             looks_up: whether a lookup index searches the keys. If not, all keys are treated as new.
-            stored: the file groups of the keys, if they are known (``MovedChanges``).
+            stored: the file groups of the changes, if they are known (``MovedChanges``,
+                ``FoundGroups``).
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
@@ -281,7 +335,7 @@ class TableWriter:
         if count is None:
             index: Index = NewKeysIndex()
             if looks_up:
-                index = stored or self._index_of(context, changes.column(RECORD_KEY))
+                index = self._index_of(context, changes) if stored is None else stored
             with conflicts_with_later_commits(self.table):
                 return self.lookup_assigner(context, index).assign(changes)
         return self._ring_assigner(count).assign(changes)
@@ -324,7 +378,8 @@ class TableWriter:
         Raises:
             WriteConflict: since ``begin``, another commit changed the same file groups, or added or
                 widened columns of the table.
-            InvalidConfig: another commit changed a column to a type that is incompatible with ours.
+            InvalidConfig: another commit changed a column to a type that is incompatible with ours,
+                or divides the keys into other buckets.
             HudiError: see ``Transaction.commit``.
         """
         assert self._transaction is not None
@@ -337,11 +392,10 @@ class TableWriter:
                 self._rings.check_rings(timeline)
             self._check_bucket_counts(timeline)
 
-        facts = self._table_facts()
         fixed = {} if callable(extra_metadata) else extra_metadata
         metadata = CommitMetadata(
             write_stats=tuple(written),
-            extra_metadata={**facts, **fixed},
+            extra_metadata={**self._table_facts(), **fixed},
             operation=operation,
             replaced_file_ids=replaced.file_ids,
             replaced_groups=replaced.groups,
@@ -351,10 +405,12 @@ class TableWriter:
             nonlocal metadata
             given = extra_metadata(timeline) if callable(extra_metadata) else extra_metadata
             stated = expression_statement(self.table.store, timeline, self.table.properties)
+            facts = self._table_facts()  # ``check`` may have added columns
             metadata = replace(metadata, extra_metadata={**facts, **given, **stated})
             return metadata
 
-        is_later = callable(extra_metadata) or self.table.properties.partition_expressions
+        has_expressions = self.table.properties.partition_expressions
+        is_later = callable(extra_metadata) or has_expressions or self.is_non_blocking
         later = describe if is_later else None
         instant, timeline = self._transaction.commit(metadata, check, later)
         self._transaction = None
@@ -365,32 +421,29 @@ class TableWriter:
         """Check that no replace commit has changed the bucket counts of partitions.
 
         Raises:
-            WriteConflict: the writer must be opened again, with the new counts.
+            BucketCountsChanged: the writer must be opened again, with the new counts.
         """
         index = self.settings.index
         replaced = timeline.completed(Action.REPLACE_COMMIT)
         if index is None or (index.partitions is None and replaced == self._replacements):
             return
         if load_partition_buckets(self.table.storage, timeline) != index.partitions:
-            message = (
-                f"the bucket counts of partitions of table {self.table.location.url} were changed; "
-                "open the table again, and write again"
-            )
-            raise WriteConflict(message)
+            raise BucketCountsChanged(self.table.location.url)
         self._replacements = replaced
 
     def check_columns(self, timeline: Timeline) -> None:
         """Check that ``schema`` contains all columns of the table.
 
         The table's columns are those of the newest commit and of all commits that completed since
-        ``begin``.
+        ``begin``. A non-blocking writer adds the columns that ``schema`` lacks.
 
         Args:
             timeline: the timeline, just loaded.
 
         Raises:
             WriteConflict: a column is missing in ``schema``, or its type is narrower.
-            InvalidConfig: no type can hold both types of a column.
+            InvalidConfig: no type can hold both types of a column, or another commit divides the
+                keys into other buckets.
         """
         assert self._transaction is not None
         seen = set(self._transaction.began_with.instants)
@@ -557,30 +610,42 @@ class TableWriter:
             deletes_may_add=context.merger.needs_whole_rows,
         )
 
-    def _index_of(self, context: WriteContext, record_keys: pa.ChunkedArray) -> Index:
+    def _index_of(self, context: WriteContext, changes: pa.Table) -> Index:
         """Return the record index if the table has one, and otherwise search the files."""
         if not context.has_record_index:
             return LookupIndex(context.reader, LocalRunner())
-        return self._record_level_index(record_keys)
+        index = self._record_index()
+        if index.is_partitioned:
+            for path in changes.column(PARTITION_PATH).unique().to_pylist():
+                check_path(path)  # before files are written
+            refusal = self.table.metadata_writer.refusal_of_record_index
+            return PartitionedRecordLevelIndex(index, refusal)
+        return RecordLevelIndex.of(index, changes.column(RECORD_KEY))
 
-    def _record_level_index(self, record_keys: pa.Array | pa.ChunkedArray) -> RecordLevelIndex:
+    def _record_index(self) -> RecordIndex:
         index = self.table.metadata_writer.record_index(self.table.timeline)
         if index is None:
             url = self.table.location.url
             message = f"the record index of {url} was dropped meanwhile; open the table again"
             raise SnapshotChanged(message)
-        return RecordLevelIndex.of(index, record_keys)
+        return index
 
     def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
         is_merge_on_read = self.table.properties.is_merge_on_read
-        if not is_merge_on_read or not is_due(self.table.timeline, policy):
+        if not is_merge_on_read:
             return None
-        return request_compaction(self.table)
+        return request_if_due(self.table, policy, self.settings.compacted_slices)
 
     def _load_base(self, timeline: Timeline) -> None:
         """Load the file groups and columns of the timeline on which the commit is based."""
         self.table.refresh(timeline)
         self._check_bucket_counts(timeline)
+        newest = self.table.newest_metadata()
+        if newest is not None:
+            self._check_same_buckets(newest)
+        # The newest commit may be one of Apache Hudi, which does not record its index.
+        if self._may_repeat_keys and has_global_keys(self.table):
+            raise self._repeats_keys()
         self.add_columns_of_table()
         nothing = self.schema.empty_table()
         for name in merge_settings(self.table.properties).ordering_fields:
@@ -594,11 +659,16 @@ class TableWriter:
 
     def _check_columns_of(self, metadata: CommitMetadata) -> None:
         self._check_same_keys(metadata)
+        self._check_same_buckets(metadata)
         text = metadata.extra_metadata.get(keys.SCHEMA)
         if not text or text == self._schema_text:
             return
         both = self._united(text)
-        if set(both) != set(self.schema):
+        if set(both) == set(self.schema):
+            return
+        if self.is_non_blocking and set(self.schema) < set(both):
+            self.evolve(both)
+        else:
             changes = ", ".join(map(str, changes_between(self.schema, both)))
             message = (
                 f"table {self.table.location.url} has other columns than this commit ({changes}), "
@@ -612,15 +682,39 @@ class TableWriter:
         Raises:
             Refused: our commit could add a key that has a row in another partition.
         """
-        settings = self.settings
         is_global = metadata.extra_metadata.get(keys.INDEX) == keys.GLOBAL_LOOKUP
-        if is_global and settings.looks_up_keys and not settings.global_keys:
-            message = (
-                f"another writer of table {self.table.location.url} began to keep each record key "
-                "unique in the whole table; open the table with partition_change='move', or set "
-                "table.partition_change: move in the pipeline"
-            )
-            raise Refused(message)
+        if is_global and self._may_repeat_keys:
+            raise self._repeats_keys()
+
+    @property
+    def _may_repeat_keys(self) -> bool:
+        """Whether this writer looks keys up, but only in the partitions of their changes."""
+        return self.settings.looks_up_keys and not self.settings.global_keys
+
+    def _repeats_keys(self) -> Refused:
+        return Refused(
+            f"another writer of table {self.table.location.url} began to keep each record key "
+            "unique in the whole table; open the table with partition_change='move', or set "
+            "table.partition_change: move in the pipeline"
+        )
+
+    def _check_same_buckets(self, metadata: CommitMetadata) -> None:
+        """Check that another writer's bucket index is ours, so that a key has one file group.
+
+        Commits of Apache Hudi do not record their index.
+
+        Raises:
+            InvalidConfig: the other writer divides the keys into other buckets.
+        """
+        theirs, ours = metadata.extra_metadata, self.settings.index_metadata()
+        for key, meaning in _BUCKET_SETTINGS.items():
+            if key in ours and theirs.get(key, ours[key]) != ours[key]:
+                message = (
+                    f"another writer of table {self.table.location.url} uses {theirs[key]} as the "
+                    f"{meaning}, but this writer uses {ours[key]}; open the table again, or change "
+                    "the setting of the pipeline"
+                )
+                raise InvalidConfig(message)
 
     def _united(self, avro_text: str) -> pa.Schema:
         """Return the columns of another commit, followed by those that only this writer has.
@@ -655,15 +749,17 @@ class TableWriter:
         finally:
             compaction.stop_heartbeat()
 
-    def _context(self, instant: str) -> WriteContext:
+    def _context(self, begun: Transaction) -> WriteContext:
         return write_context(
             self.table,
-            instant,
+            begun.instant.requested_at,
             self.schema,
             self._schema_with_meta_text,
             self.settings.log_format,
             self.settings.merger_class,
             self._secondary,
+            find_rivals(begun.began_with, self.table.context.multi_writer),
+            self.settings.event_time_column,
         )
 
     def _table_facts(self) -> dict[str, str]:

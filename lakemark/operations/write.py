@@ -28,13 +28,16 @@ from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig, Retriable, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.bucket import BucketIndex
+from lakemark.index.found_groups import FoundGroups
+from lakemark.index.index import Index
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.action import COMMITS
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
+from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
-from lakemark.operations.assigned_changes import AssignedChanges
+from lakemark.operations.assigned_changes import AssignedChanges, rows_by_partition
 from lakemark.operations.bulk_insert import (
     divide_rows,
     write_runs,
@@ -43,6 +46,7 @@ from lakemark.operations.compact import pending_compactions
 from lakemark.operations.duplicate_keys import (
     Duplicates,
     check_no_duplicates,
+    check_no_other_rows,
     find_stored_rows,
 )
 from lakemark.operations.given_keys import Keys, record_keys_of
@@ -82,11 +86,12 @@ from lakemark.operations.table_index import (
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write_checks import (
     check_hashing,
-    check_secondary_indexes,
     check_stored_rows,
     check_stored_schema,
+    check_value_indexes,
 )
 from lakemark.operations.writer_settings import WriterSettings
+from lakemark.read.scan import Scan
 from lakemark.schema.field_path import top_column
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.streamer_progress import repeat_table_progress
@@ -99,6 +104,9 @@ _Prepared = TypeVar("_Prepared")
 
 _MAX_ATTEMPTS = 5
 _LONGEST_PAUSE_S = 0.5
+
+#: The columns with the partition path and the id of the file group of a row.
+_FOLDER, _FILE_ID = "__folder", "__file_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +138,13 @@ class WriteResult:
     written_bytes: int = 0
 
 
+class _Changes(NamedTuple):
+    """The changes of an attempt, and the index that knows their file groups, if there is one."""
+
+    rows: pa.Table
+    places: Index | None = None
+
+
 class _Written(NamedTuple):
     """The files of an attempt, the counts of the result, and the replaced file groups."""
 
@@ -153,6 +168,7 @@ class RowWriter:
         *,
         creates: NewIndex | None = None,
         partition_change: PartitionChange | None = None,
+        event_time_column: str | None = None,
     ) -> None:
         """Create a writer, after a check that lakemark can continue the table.
 
@@ -164,15 +180,16 @@ class RowWriter:
             creates: the index of a new table; None to continue with the index of the table.
             partition_change: what happens to a row whose key exists in another partition; None to
                 continue as the table's commits record.
+            event_time_column: the column whose earliest and latest values the commits contain.
 
         Raises:
             Unsupported: lakemark does not write such a table.
             InvalidConfig: the number of buckets is not known, or the table has no buckets; or
                 stored rows have other keys or buckets; or ``partition_change`` does not fit the
-                table.
+                table; or the event time column does not exist, or contains no times.
         """
         check_allows(table.properties, Purpose.WRITE, table.location.url)
-        check_secondary_indexes(table)
+        check_value_indexes(table)
         check_stored_schema(table)
         check_hashing(table)
         if creates is None:
@@ -193,10 +210,14 @@ class RowWriter:
             metadata_table=table.properties.names_metadata_table
             or bool(table.properties.metadata_indexes),
             global_keys=keeps_keys_global(table, partition_change, looks_up=looks_up),
+            event_time_column=event_time_column,
         )
         known = table.known_schema
         if known is None:
-            message = f"table {table.location.url} has no columns; create it with a schema"
+            message = (
+                f"table {table.location.url} has no columns, because it has no commit; create it "
+                "with a schema, or let its pipeline write the first records"
+            )
             raise InvalidConfig(message)
         self._table = table
         self._writer = TableWriter(table, without_meta_columns(known), settings)
@@ -213,8 +234,8 @@ class RowWriter:
             raise Unsupported(message)
         incoming = as_table(rows, self._writer.schema)
 
-        def make() -> pa.Table:
-            return self._converter().upserts(self._in_columns(incoming))
+        def make() -> _Changes:
+            return _Changes(self._converter().upserts(self._in_columns(incoming)))
 
         def write() -> WriteResult:
             return self._write(self._changes_writer(make, may_move=True), Operation.UPSERT)
@@ -381,12 +402,28 @@ class RowWriter:
         """Delete records; see ``lakemark.Table.delete``."""
         wanted = self._as_stored(record_keys)
 
-        def make() -> pa.Table:
+        def make() -> _Changes:
             converter = self._converter()
             stored = self._find_stored(converter.columns_of_deletes, where, wanted)
-            return converter.deletes(stored, self._writer.schema)
+            deletes = converter.deletes(stored, self._writer.schema)
+            if not self._writer.settings.looks_up_keys or has_record_index(self._table.properties):
+                return _Changes(deletes)
+            if where is not None:
+                self._check_deletes_whole_keys(stored)
+            file_ids = stored[_FILE_ID].combine_chunks()
+            groups = {path: file_ids.take(rows) for path, rows in rows_by_partition(stored)}
+            return _Changes(deletes, FoundGroups(groups))
 
         return self._write(self._changes_writer(make), Operation.DELETE)
+
+    def _check_deletes_whole_keys(self, chosen: pa.Table) -> None:
+        """Check that no file group keeps a row with the key of a row that is deleted.
+
+        Raises:
+            Refused: a file group has such a row.
+        """
+        keys = pc.unique(chosen[RECORD_KEY]).to_pylist()
+        check_no_other_rows(chosen, self._find_stored((), None, keys), [_FOLDER, _FILE_ID])
 
     def chosen_keys(self, record_keys: Keys | None, where: pc.Expression | str | None) -> list[str]:
         """Return the given record keys; with a condition, the keys of the rows that match it.
@@ -427,17 +464,16 @@ class RowWriter:
         where: pc.Expression | str | None,
         record_keys: Sequence[str] | None,
     ) -> pa.Table:
-        """Return record key, partition path and some columns of the stored rows to delete."""
+        """Return record key, partition path, some columns and file id of the rows to delete."""
         if self._table.properties.populates_meta_columns:
             columns = [RECORD_KEY, PARTITION_PATH, *columns]
             scan = self._table.scan(columns=columns, where=where, record_keys=record_keys)
-            return scan.to_table().combine_chunks()
-        schema, config = self._writer.schema, self._generator.config
-        fields = (*config.record_key_fields, *config.partition_fields)
+            return _with_groups(scan)
+        schema, fields = self._writer.schema, self._generator.config.record_key_fields
         needed = dict.fromkeys([*(top_column(name, schema) for name in fields), *columns])
-        rows = self._table.scan(columns=list(needed), where=where).to_table().combine_chunks()
+        rows = _with_groups(self._table.scan(columns=list(needed), where=where))
         stored = rows.append_column(RECORD_KEY, self._generator.record_keys(rows))
-        stored = stored.append_column(PARTITION_PATH, self._generator.partition_paths(rows))
+        stored = stored.append_column(PARTITION_PATH, rows[_FOLDER])
         if record_keys is None:
             return stored
         is_wanted = pc.is_in(stored[RECORD_KEY], value_set=pa.array(record_keys, pa.string()))
@@ -472,7 +508,7 @@ class RowWriter:
             self._writer.evolve(before)
         return result
 
-    def _changes_writer(self, make: Callable[[], pa.Table], *, may_move: bool = False) -> _Write:
+    def _changes_writer(self, make: Callable[[], _Changes], *, may_move: bool = False) -> _Write:
         """Return a function that makes the changes of an attempt and writes them.
 
         Args:
@@ -481,7 +517,7 @@ class RowWriter:
         """
 
         def write(context: WriteContext) -> _Written:
-            changes, stored = self._or_cancel(make), None
+            changes, stored = self._or_cancel(make)
             deletes = _count_deletes(changes)
             counts = WriteResult(upserts=changes.num_rows - deletes, deletes=deletes)
             if may_move and self._writer.settings.global_keys and changes.num_rows:
@@ -707,6 +743,21 @@ def _index_text(extra_metadata: Mapping[str, str]) -> str | None:
     if name == CONSISTENT_HASHING:
         return f"consistent hashing with {extra_metadata.get(FIRST_BUCKETS)} buckets at first"
     return None if name is None else "a lookup index"
+
+
+def _with_groups(scan: Scan) -> pa.Table:
+    """Return the rows of a scan, each with the partition path and the id of its file group."""
+
+    def read(file_slice: FileSlice) -> pa.Table:
+        return _in_group(scan.with_slices([file_slice]).to_table(threads=1), file_slice.group)
+
+    nothing = _in_group(scan.schema.empty_table(), FileGroupId("", ""))
+    return pa.concat_tables([nothing, *LocalRunner().map(read, scan.slices)]).combine_chunks()
+
+
+def _in_group(rows: pa.Table, group: FileGroupId) -> pa.Table:
+    rows = rows.append_column(_FOLDER, pa.repeat(group.partition_path, rows.num_rows))
+    return rows.append_column(_FILE_ID, pa.repeat(group.file_id, rows.num_rows))
 
 
 def _count_deletes(changes: pa.Table) -> int:

@@ -20,6 +20,7 @@ from lakemark.index.hash_ring import RINGS_FOLDER
 from lakemark.index.partition_buckets import CONFIGS_FOLDER, is_known, load_partition_buckets
 from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.metadata.expressions.indexed_expression import check_expressions
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.secondary_columns import check_types
 from lakemark.model.commit_metadata import CommitMetadata
@@ -109,7 +110,7 @@ def check_maintainable(table: OpenTable) -> None:
         Unsupported: lakemark does not maintain such a table.
     """
     check_allows(table.properties, Purpose.MAINTAIN, table.location.url)
-    check_secondary_indexes(table)
+    check_value_indexes(table)
     if table.schema is not None:
         check_stored_schema(table)
 
@@ -134,16 +135,20 @@ def check_convertible(table: OpenTable) -> None:
         raise Unsupported(message)
 
 
-def check_secondary_indexes(table: OpenTable) -> None:
-    """Check that lakemark updates and builds the secondary indexes of the table, if it has any.
+def check_value_indexes(table: OpenTable) -> None:
+    """Check that lakemark updates and builds the indexes of values of the table, if it has any.
+
+    These are secondary indexes and expression indexes.
 
     Raises:
         Unsupported: lakemark does not update one of the indexes.
     """
     columns = table.metadata_writer.secondary_columns(table.properties)
-    schema = table.known_schema if columns else None
+    expressions = table.metadata_writer.expressions(table.properties)
+    schema = table.known_schema if columns or expressions else None
     if schema is not None:
         check_types(columns, schema, table.location.url)
+        check_expressions(expressions, schema, table.location.url)
 
 
 def check_stored_schema(table: OpenTable) -> None:

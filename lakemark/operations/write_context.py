@@ -15,6 +15,7 @@ from lakemark.model.meta_columns import with_meta_columns
 from lakemark.operations.open_table import OpenTable
 from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.schema import avro
+from lakemark.write.early_conflicts import Rival
 from lakemark.write.log_file_writer import default_log_format
 from lakemark.write.write_context import WriteContext
 
@@ -27,6 +28,8 @@ def write_context(
     log_format: str | None = None,
     merger_class: str | None = None,
     secondary: tuple[SecondaryColumn, ...] = (),
+    rivals: tuple[Rival, ...] = (),
+    event_time_column: str | None = None,
 ) -> WriteContext:
     """Return the context that workers need to write the files of an instant.
 
@@ -38,6 +41,8 @@ def write_context(
         log_format: the format of log blocks; None to use ``default_log_format``.
         merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
         secondary: the columns with a secondary index, if the instant changes rows.
+        rivals: earlier commits with whose files those of the instant must not conflict.
+        event_time_column: see ``WriterSettings``.
     """
     merge = replace(merge_settings(table.properties), merger_class=merger_class)
     columns, virtual_keys = with_meta_columns(schema), VirtualKeys.of(table.properties)
@@ -59,6 +64,8 @@ def write_context(
         version=table.version,
         is_visible=table.visible_instants,
         virtual_keys=virtual_keys,
+        rivals=rivals,
+        event_time_column=event_time_column,
         cdc_mode=table.properties.cdc_logging_mode if table.properties.cdc_enabled else None,
     ).use_storage(table.storage)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lakemark.config import keys
 from lakemark.index.bucket import BucketIndex
+from lakemark.services.slice_choice import ALL_SLICES, SliceChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,9 @@ class WriterSettings:
             hashing. Then ``index`` is None.
         global_keys: whether keys are looked up in all partitions, and a row moves if its partition
             changes. Then ``index`` is None.
+        compacted_slices: which slices a compaction that the writer plans rewrites.
+        event_time_column: the column with event times, whose earliest and latest values the write
+            stats of commits contain (``hoodie.payload.event.time.field``); None for none.
     """
 
     index: BucketIndex | None
@@ -32,6 +36,8 @@ class WriterSettings:
     metadata_table: bool = True
     first_ring_count: int | None = None
     global_keys: bool = False
+    compacted_slices: SliceChoice = ALL_SLICES
+    event_time_column: str | None = None
 
     @property
     def looks_up_keys(self) -> bool:

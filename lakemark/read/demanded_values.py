@@ -54,6 +54,9 @@ class _DemandedValues:
             return _NOTHING
         return {column[0]: frozenset([literal.as_py()])}
 
+    def is_in(self, column: Sequence[str], literals: pa.Array) -> DemandedValues:
+        return {column[0]: frozenset(literals.to_pylist())} if len(column) == 1 else _NOTHING
+
     def is_null(self, column: Sequence[str]) -> DemandedValues:
         return {column[0]: frozenset([None])} if len(column) == 1 else _NOTHING
 

@@ -28,7 +28,8 @@ class SkipReason(StrEnum):
     ``RECORD_INDEX``: the record index has none of the record keys in the file group.
     ``SECONDARY_INDEX``: a secondary index has none of the values in the file group.
     ``STATISTICS``: the column statistics show that no row meets the condition. ``BLOOM_FILTER``:
-    the key range and the Bloom filter of the base file show that it has none of the record keys.
+    the key range and the Bloom filter of the base file show that it has none of the record keys, or
+    the bloom filters of an expression index show that the slice has none of the values.
     """
 
     QUERY = "query"

@@ -40,14 +40,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.errors import CorruptData, InvalidConfig
-from lakemark.model.action import COMMITS
+from lakemark.model.action import COMMITS, Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import COMMIT_TIME
 from lakemark.read.instant_range import InstantRange
+from lakemark.read.lost_changes import LostChanges
 from lakemark.read.pending_in_range import check_none_pending
 from lakemark.timeline.clock import add_to_instant
+from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_lister import DataFile, data_file
@@ -101,7 +104,7 @@ def plan(
         SnapshotChanged: the timeline changed in the meantime; load the view again.
     """
     commits = _commits_in(view, instant_range)
-    archived = _archived_commits_in(view, store, instant_range)
+    archived = archived_commits(view.timeline, view.version, store, instant_range)
     if view.version.timeline_layout == 1:
         check_none_pending(view, commits, instant_range)
     instants = tuple(commit.requested_at for commit in (*archived, *commits))
@@ -125,32 +128,93 @@ def plan(
     return IncrementalPlan(slices, instants, condition, view.visible_instants, is_full_scan=True)
 
 
+def plan_commit(view: FileSystemView, store: TimelineStore, commit: Instant) -> IncrementalPlan:
+    """Plan to read the rows that one commit wrote, as of this commit.
+
+    Args:
+        view: the table's latest state.
+        store: reads the table's instants.
+        commit: a completed commit on the active timeline.
+
+    Raises:
+        LostChanges: files that the commit wrote were removed.
+        CorruptData: the commit is damaged.
+    """
+    name = commit.requested_at
+    until = InstantRange("", counted_time(view.version, commit))
+    condition = pc.field(COMMIT_TIME) == name
+    metadata = store.read_commit(commit)
+    written = _written_slices(view, [metadata] if metadata.may_change_schema else [], until)
+    missing = _cleaned_files(view, written)
+    if missing:
+        message = (
+            f"{missing[0]} was removed, so the rows of {commit} can no longer be read; begin with "
+            f"{name} or later"
+        )
+        raise LostChanges(message)
+    visible = replace(view.visible_instants, until=name)
+    return IncrementalPlan(written, (name,), condition, visible)
+
+
 def _commits_in(view: FileSystemView, instant_range: InstantRange) -> list[Instant]:
     """Return the commits of the range on the active timeline, sorted by requested time."""
     commits = view.timeline.completed(*COMMITS)
     return sorted(
-        (commit for commit in commits if instant_range.contains(_counted_time(view, commit))),
+        (
+            commit
+            for commit in commits
+            if instant_range.contains(counted_time(view.version, commit))
+        ),
         key=lambda commit: commit.requested_at,
     )
 
 
-def _counted_time(view: FileSystemView, commit: Instant) -> str:
-    if view.version.timeline_layout == 1:
+def counted_time(version: FormatVersion, commit: Instant) -> str:
+    """Return the time that decides to which range a completed commit belongs."""
+    if version.timeline_layout == 1:
         return commit.requested_at
     return commit.completed_at or commit.requested_at
 
 
-def _archived_commits_in(
-    view: FileSystemView, store: TimelineStore, instant_range: InstantRange
+def archived_commits(
+    timeline: Timeline, version: FormatVersion, store: TimelineStore, instant_range: InstantRange
 ) -> list[Instant]:
-    start, since = view.timeline.start, _requested_since(instant_range.begin)
-    if not view.timeline.has_history or start is None or since >= start:
+    """Return the archived commits of a range, oldest first.
+
+    Args:
+        timeline: the active timeline.
+        version: the version of the table.
+        store: reads the table's instants.
+        instant_range: range of times, see ``counted_time``.
+
+    Raises:
+        SnapshotChanged: the archive was rewritten in the meantime; load the timeline again.
+        CorruptData: the archive is damaged.
+    """
+    until, since = archived_until(timeline), _requested_since(instant_range.begin)
+    if not timeline.has_history or until is None or since >= until:
         return []
     return [
         commit
-        for commit in store.load_archived().instants(since, start)
-        if commit.action in COMMITS and instant_range.contains(_counted_time(view, commit))
+        for commit in store.load_archived().instants(since, until)
+        if commit.action in COMMITS
+        and instant_range.contains(counted_time(version, commit))
+        and timeline.find(commit.requested_at) is None
     ]
+
+
+def archived_until(timeline: Timeline) -> str | None:
+    """Return the requested time before which commits may have been archived; None if there is none.
+
+    With ``hoodie.archive.beyond.savepoint``, Apache Hudi keeps commits with a savepoint active, and
+    archives commits after them.
+    """
+    saved = {savepoint.requested_at for savepoint in timeline.completed(Action.SAVEPOINT)}
+    if timeline.start is None or timeline.start not in saved:
+        return timeline.start
+    kept = (one.requested_at for one in timeline.instants if one.is_completed)
+    later = (time for time in kept if time >= timeline.start and time not in saved)
+    return next(later, None)
 
 
 def _requested_since(begin: str) -> str:
@@ -216,7 +280,7 @@ def _is_replaced(view: FileSystemView, name: FileGroupId, instant_range: Instant
     if at is None or instant_range.end is None:
         return at is not None
     instant = view.timeline.find(at)
-    return (at if instant is None else _counted_time(view, instant)) <= instant_range.end
+    return (at if instant is None else counted_time(view.version, instant)) <= instant_range.end
 
 
 def _newest_slice(

@@ -93,3 +93,16 @@ class KeySearch(Protocol):
             CorruptData: a file or an index is damaged.
         """
         ...
+
+
+class SliceSearch(Protocol):
+    """Selects the file slices that may contain the values of a query."""
+
+    def select(self, slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
+        """Return the slices that may contain a row with the values.
+
+        Raises:
+            SnapshotChanged: an index was changed in the meantime; plan the query again.
+            CorruptData: an index is damaged.
+        """
+        ...

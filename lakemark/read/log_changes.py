@@ -33,7 +33,7 @@ from lakemark.model.meta_columns import (
     PARTITION_PATH,
     RECORD_KEY,
 )
-from lakemark.read.log_file_pool import open_logs
+from lakemark.read.log_file_pool import LogFilePool, open_logs
 from lakemark.read.projection import conform
 from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.schema.field_path import column_at
@@ -79,14 +79,9 @@ class LogChanges:
             Unsupported: lakemark does not read a block of this kind.
         """
         fits_memory = sum(log.size_bytes for log in logs) <= _HELD_BYTES
-        at_once_bytes = READ_AT_ONCE_BYTES if fits_memory else 0
         with open_logs(self.storage) as files:
-            files.open_together([log.path for log in logs])
-            blocks: list[LogBlock] = []
-            for log in logs:
-                file = files.file(log.path)
-                blocks += read_blocks(file, log.size_bytes, log.path, at_once_bytes)
-            effective = effective_blocks(blocks, self.is_visible)
+            at_once_bytes = READ_AT_ONCE_BYTES if fits_memory else 0
+            effective = _effective(files, logs, self.is_visible, at_once_bytes)
             some_are_partial = any(block.is_partial for block in effective)
             for block in effective:
                 is_delete = block.type is BlockType.DELETE
@@ -147,6 +142,34 @@ class LogChanges:
         for flag in flags:
             marked |= np.asarray(pc.fill_null(flag, fill_value=False))
         return marked
+
+
+def read_block_instants(
+    storage: Storage, logs: Sequence[LogFile], is_visible: IsVisible
+) -> list[str]:
+    """Return the instants of the effective blocks of some logs, in their order.
+
+    Args:
+        storage: storage at the table's root.
+        logs: logs of a file slice, in the order in which they are read.
+        is_visible: returns whether blocks of an instant are visible.
+
+    Raises:
+        HudiError: as for ``LogChanges.read``.
+    """
+    with open_logs(storage) as files:
+        blocks = _effective(files, logs, is_visible)
+        return list(dict.fromkeys(block.instant_time for block in blocks))
+
+
+def _effective(
+    files: LogFilePool, logs: Sequence[LogFile], is_visible: IsVisible, at_once_bytes: int = 0
+) -> list[LogBlock]:
+    files.open_together([log.path for log in logs])
+    blocks: list[LogBlock] = []
+    for log in logs:
+        blocks += read_blocks(files.file(log.path), log.size_bytes, log.path, at_once_bytes)
+    return effective_blocks(blocks, is_visible)
 
 
 def _build_struct(

@@ -20,6 +20,7 @@ from lakemark.read.expression_pruning import column_guarantee, null_guarantee
 
 def partition_guarantee(
     path: str,
+    folders: Sequence[str],
     fields: Sequence[str],
     schema: pa.Schema,
     *,
@@ -31,6 +32,8 @@ def partition_guarantee(
 
     Args:
         path: path of the partition from the table's root.
+        folders: the folders of the path, or other texts that name the values of the partition
+            columns.
         fields: partition columns whose values are the folders of the path; empty if a folder is not
             the plain value of a column, as with key generators for timestamps.
         schema: the table's columns.
@@ -41,7 +44,6 @@ def partition_guarantee(
             the table have its value.
     """
     known = [pc.field(PARTITION_PATH) == path] if PARTITION_PATH in schema.names else []
-    folders = path.split("/")
     if len(folders) == len(fields):
         for name, folder in zip(fields, folders, strict=True):
             if folder.startswith(f"{name}=") and not is_hive_style:

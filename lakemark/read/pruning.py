@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config.partition_field import PartitionField
+from lakemark.keygen.slash_separated_dates import texts_of_path
 from lakemark.merge.key_codes import KeyCodes, key_codes
 from lakemark.model.file_names import is_cdc_name, is_log_name, parse_file_ids
 from lakemark.model.file_slice import FileSlice
@@ -42,6 +43,8 @@ class SlicePruner:
             if the folders are not plain values of columns.
         is_url_encoded: whether special characters of a partition path are written ``%XX``.
         is_hive_style: whether folders are named ``field=value``.
+        has_slash_dates: whether the path as a whole is the value of the only partition column, with
+            slashes instead of dashes.
         statistics: statistics of files, if the table has any.
         merging_makes_values: whether a merged row may have a value that no file has; a custom
             merger creates one if it adds two values.
@@ -52,6 +55,7 @@ class SlicePruner:
     partition_fields: tuple[str, ...] = ()
     is_url_encoded: bool = False
     is_hive_style: bool = False
+    has_slash_dates: bool = False
     statistics: FileStatistics | None = None
     merging_makes_values: bool = False
     expressions: Mapping[str, PartitionField] = field(default_factory=dict)
@@ -73,19 +77,30 @@ class SlicePruner:
 
     def select_partitions(self, paths: Iterable[str], condition: pc.Expression) -> list[str]:
         """Return the partitions, sorted, whose path does not rule out a row that matches."""
-        candidates = sorted(paths)
+        candidates = [(path, values) for path in sorted(paths) for values in self._values(path)]
         guarantees = [
             partition_guarantee(
                 path,
+                values,
                 self.partition_fields,
                 self.schema,
                 is_url_encoded=self.is_url_encoded,
                 is_hive_style=self.is_hive_style,
                 expressions=self.expressions,
             )
-            for path in candidates
+            for path, values in candidates
         ]
-        return _select(candidates, may_match(condition, guarantees, self.schema))
+        left = _select(candidates, may_match(condition, guarantees, self.schema))
+        return list(dict.fromkeys(path for path, _ in left))
+
+    def _values(self, path: str) -> list[list[str]]:
+        """Return the values of the partition columns, as texts; several if any may be stored."""
+        if not self.has_slash_dates:
+            return [path.split("/")]
+        texts, (name,) = texts_of_path(path), self.partition_fields
+        is_text = name in self.schema.names and pa.types.is_string(self.schema.field(name).type)
+        may_differ = is_text and name not in self.expressions
+        return [[text] for text in (texts if may_differ else texts[:1])] or [[]]
 
     def select_file_groups(self, files: pa.Table, condition: pc.Expression) -> pa.Table:
         """Return the files of the file groups that may hold a row that meets the condition.

@@ -121,7 +121,9 @@ class SliceRanges:
                 yield [pc.scalar(True)]
                 continue
             found = [column.is_null()] if self.may_be_null[at] else []
-            if high[at] >= 0:
+            if low[at] == high[at]:
+                found.append(column == self.bounds[low[at]])
+            elif high[at] >= 0:
                 found.append((column >= self.bounds[low[at]]) & (column <= self.bounds[high[at]]))
             yield found
 

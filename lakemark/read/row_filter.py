@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -23,6 +25,9 @@ _PARQUET = ds.ParquetFileFormat()
 
 #: Arrow's text for a column that is referenced by position.
 _BY_POSITION = "FieldPath("
+
+#: The position of a row. No column has this name, because Avro allows no such name.
+_ROW = "#row"
 
 
 def referenced_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
@@ -81,6 +86,19 @@ def filter_rows(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
         return rows
     with _typed_errors(condition):
         return rows.filter(condition)
+
+
+def find_matches(rows: pa.Table, condition: pc.Expression) -> npt.NDArray[np.bool_]:
+    """Return for each row whether a condition is true for it, not if it is null.
+
+    Raises:
+        InvalidConfig: as for ``filter_rows``.
+    """
+    tested = rows.select(referenced_columns(condition, rows.schema))
+    numbered = tested.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+    matches = np.zeros(rows.num_rows, np.bool_)
+    matches[filter_rows(numbered, condition).column(_ROW).to_numpy()] = True
+    return matches
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from lakemark.merge.custom.api import CustomMerger
 from lakemark.merge.record_merger import commit_time_merger
 from lakemark.merge.table_merger import table_merger
 from lakemark.model.file_slice import FileSlice
+from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import (
     COMMIT_TIME,
     RECORD_KEY,
@@ -28,7 +29,7 @@ from lakemark.model.meta_columns import (
 )
 from lakemark.read import incremental, time_travel
 from lakemark.read.file_group_reader import FileGroupReader
-from lakemark.read.index_protocols import FileStatistics, GroupIndex, KeySearch
+from lakemark.read.index_protocols import FileStatistics, GroupIndex, KeySearch, SliceSearch
 from lakemark.read.instant_range import InstantRange
 from lakemark.read.path_columns import PathColumns
 from lakemark.read.projection import project_schema
@@ -45,6 +46,7 @@ from lakemark.view.partial_views import PartialViews
 from lakemark.view.visible_instants import VisibleInstants
 
 if TYPE_CHECKING:
+    from lakemark.read.cdc import ChangeFormat
     from lakemark.read.cdc.scan import CdcScan
 
 AvroSchema = Mapping[str, Any]
@@ -72,6 +74,8 @@ class ScanPlanner:
         value_groups: the file groups with values that the query demands, if an index has them; as
             ``key_groups``, only for snapshot queries of the latest rows.
         key_filters: key ranges and Bloom filters of base files, if they are used.
+        value_filters: bloom filters that decide about demanded values, if there are any; only for
+            snapshot queries of the latest rows.
     """
 
     storage: Storage
@@ -88,6 +92,7 @@ class ScanPlanner:
     key_groups: GroupIndex | None = None
     value_groups: GroupIndex | None = None
     key_filters: KeySearch | None = None
+    value_filters: SliceSearch | None = None
 
     @property
     def view(self) -> FileSystemView:
@@ -140,7 +145,12 @@ class ScanPlanner:
     def without_demands(self) -> ScanPlanner:
         """Return the planner for the same query without a condition and record keys."""
         return replace(
-            self, demanded_keys=None, key_groups=None, value_groups=None, key_filters=None
+            self,
+            demanded_keys=None,
+            key_groups=None,
+            value_groups=None,
+            key_filters=None,
+            value_filters=None,
         )
 
     def find_slices_of_keys(self, slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
@@ -195,6 +205,36 @@ class ScanPlanner:
         Raises:
             HudiError: as for ``plan``.
         """
+        self._check_has_partition_columns()
+        instant_range = InstantRange.of(begin, end, self.store.clock)
+        from lakemark.read import cdc  # imported here, because few queries need it
+        from lakemark.read.cdc.scan import CdcScan
+
+        plan = cdc.plan(self.view, self.store, self.properties, instant_range)
+        return CdcScan(self._create_reader(self.avro_schema, self.view.visible_instants), plan)
+
+    def changes_of(self, commits: Sequence[Instant], form: ChangeFormat) -> CdcScan:
+        """Plan a CDC query of some completed commits; see ``cdc.plan_commits``.
+
+        Args:
+            commits: the commits.
+            form: the columns of the changes.
+        """
+        self._check_has_partition_columns()
+        from lakemark.read import cdc
+        from lakemark.read.cdc.scan import CdcScan
+
+        plan = cdc.plan_commits(self.view, self.store, self.properties, commits)
+        reader = self._create_reader(self.avro_schema, self.view.visible_instants)
+        return CdcScan(reader, plan, form)
+
+    def rows_of(self, commit: Instant) -> Scan:
+        """Plan an incremental query of one completed commit; see ``incremental.plan_commit``."""
+        self._check_has_commit_times()
+        plan = incremental.plan_commit(self.view, self.store, commit)
+        return self._plan_scan(plan.slices, None, plan.condition, plan.visible)
+
+    def _check_has_partition_columns(self) -> None:
         if self.properties.drops_partition_columns:
             message = (
                 f"table {self.properties.table_name}: its files lack the partition columns "
@@ -202,12 +242,6 @@ class ScanPlanner:
                 "query instead"
             )
             raise InvalidConfig(message)
-        instant_range = InstantRange.of(begin, end, self.store.clock)
-        from lakemark.read import cdc  # imported here, because few queries need it
-        from lakemark.read.cdc.scan import CdcScan
-
-        plan = cdc.plan(self.view, self.store, self.properties, instant_range)
-        return CdcScan(self._create_reader(self.avro_schema, self.view.visible_instants), plan)
 
     def _add_key_condition(
         self, condition: pc.Expression | None, record_keys: pa.Array
@@ -247,15 +281,18 @@ class ScanPlanner:
     def _plan_incremental(
         self, query: Incremental, columns: Sequence[str] | None, condition: pc.Expression | None
     ) -> Scan:
+        self._check_has_commit_times()
+        instant_range = InstantRange.of(query.begin, query.end, self.store.clock)
+        plan = incremental.plan(self.view, self.store, instant_range)
+        both = plan.condition if condition is None else plan.condition & condition
+        return self._plan_scan(plan.slices, columns, both, plan.visible)
+
+    def _check_has_commit_times(self) -> None:
         if not self.properties.populates_meta_columns:
             message = (
                 f"rows of this table do not contain their commit: the table has no {COMMIT_TIME}"
             )
             raise InvalidConfig(message)
-        instant_range = InstantRange.of(query.begin, query.end, self.store.clock)
-        plan = incremental.plan(self.view, self.store, instant_range)
-        both = plan.condition if condition is None else plan.condition & condition
-        return self._plan_scan(plan.slices, columns, both, plan.visible)
 
     def _plan_scan(
         self,
@@ -275,6 +312,8 @@ class ScanPlanner:
             slices = (pruner or self.create_pruner()).select(slices, condition)
         if self.demanded_keys is not None and self.key_filters is not None:
             slices = self.key_filters.select(slices, self.demanded_keys)
+        if self.value_filters is not None:
+            slices = self.value_filters.select(slices)
         return Scan(reader, tuple(slices), tuple(names), condition)
 
     def _create_reader(
@@ -316,6 +355,7 @@ class ScanPlanner:
             fields,
             properties.url_encode,
             properties.hive_style,
+            properties.slash_separated_dates and bool(fields),
             statistics,
             makes_values,
             {} if makes_values else {one.stored_column: one for one in self.expressions},
@@ -328,6 +368,22 @@ def may_make_values(properties: TableProperties) -> bool:
         return merge_settings(properties).mode is MergeMode.CUSTOM
     except Unsupported:  # raised again if there is something to merge
         return True
+
+
+def may_change_in_compaction(properties: TableProperties) -> bool:
+    """Return whether a compaction may change a value that queries read before.
+
+    Rows that were written since the compaction was planned are then merged in another order. This
+    makes a difference if late rows fill columns, and perhaps for a custom merger.
+    """
+    if not properties.is_merge_on_read:
+        return False
+    try:
+        settings = merge_settings(properties)
+    except Unsupported:  # raised again if there is something to merge
+        return True
+    fills_late = settings.mode is MergeMode.EVENT_TIME and settings.partial_update is not None
+    return fills_late or settings.mode is MergeMode.CUSTOM
 
 
 def _check_named_once(columns: Sequence[str]) -> None:

@@ -19,10 +19,10 @@ As in SQL, a test of a null is neither true nor false, so ``not`` does not match
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Final, Generic, NoReturn, Protocol, TypeVar
@@ -62,6 +62,8 @@ _HINTS: Final = (
     (re.compile("[-+*/%]"), "a column is compared with a value; nothing is calculated"),
 )
 _MAX_DEPTH: Final = 100
+#: Largest number of characters of a condition in an error message.
+_MAX_SHOWN: Final = 400
 #: Decimal digits of a second, by the unit of a column; ``datetime`` has at most six.
 _MAX_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
@@ -77,6 +79,18 @@ class ConditionMaker(Protocol[Condition]):
 
     def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
         """Return the comparison; it is null for a null, and false for NaN except with ``!=``."""
+        ...
+
+    def is_in(self, column: Sequence[str], literals: pa.Array) -> Condition:
+        """Return a condition that is true if a column is equal to one of the literals.
+
+        It is null for a null, and false for NaN. There may be thousands of literals, so an engine
+        must search them as a set.
+
+        Args:
+            column: the column.
+            literals: at least one value of the column's type, none of them null.
+        """
         ...
 
     def is_null(self, column: Sequence[str]) -> Condition:
@@ -106,9 +120,18 @@ class InvalidWhere(InvalidConfig):
     """
 
     def __init__(self, text: str, position: int, reason: str) -> None:
-        hint = _hint(text, position)
-        super().__init__(f"condition {text!r}, at character {position + 1}: {reason}{hint}")
+        shown, hint = _excerpt(text, position), _hint(text, position)
+        super().__init__(f"condition {shown!r}, at character {position + 1}: {reason}{hint}")
         self.text, self.position, self.reason = text, position, reason
+
+
+def _excerpt(text: str, position: int) -> str:
+    """Return the text, or only the part around an error if the text is long."""
+    if len(text) <= _MAX_SHOWN:
+        return text
+    start = min(max(position - _MAX_SHOWN // 2, 0), len(text) - _MAX_SHOWN)
+    end = start + _MAX_SHOWN
+    return f"{'…' * (start > 0)}{text[start:end]}{'…' * (end < len(text))}"
 
 
 def _hint(text: str, position: int) -> str:
@@ -132,7 +155,16 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     Raises:
         InvalidWhere: a syntax error, an unknown column, or a literal that does not fit its column.
     """
-    return parse_condition(text, schema, _ArrowConditions())
+    return parse_condition(text, schema, _ArrowConditions()).is_true
+
+
+def parse_where_false(text: str, schema: pa.Schema) -> pc.Expression:
+    """Parse a condition into an Arrow filter of the rows for which it is false, and not null.
+
+    Raises:
+        InvalidWhere: as for ``parse_where``.
+    """
+    return parse_condition(text, schema, _ArrowConditions()).is_false
 
 
 def check_syntax(text: str) -> None:
@@ -144,6 +176,15 @@ def check_syntax(text: str) -> None:
     _Parser(text, None, _ArrowConditions()).parse()
 
 
+def condition_columns(text: str) -> list[str]:
+    """Return the columns that a condition names, each once; dotted names for fields of structs.
+
+    Raises:
+        InvalidWhere: the syntax is wrong.
+    """
+    return [*dict.fromkeys(_Parser(text, None, _NamedColumns()).parse())]
+
+
 def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Condition]) -> Condition:
     """Parse a condition for any engine, like ``parse_where``.
 
@@ -153,23 +194,70 @@ def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Conditio
     return _Parser(text, schema, maker).parse()
 
 
+@dataclass(frozen=True, slots=True)
+class _ArrowCondition:
+    """A condition as two Arrow expressions; neither is true for a row for which it is null.
+
+    A negation exchanges them. So no expression negates a null, for which Arrow's ``is_in`` returns
+    false.
+    """
+
+    is_true: pc.Expression
+    is_false: pc.Expression
+
+
 class _ArrowConditions:
     """Conditions as Arrow expressions."""
 
-    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> pc.Expression:
-        return _COMPARISONS[comparison](_arrow_column(column), pc.scalar(literal))
+    def compare(
+        self, column: Sequence[str], comparison: str, literal: pa.Scalar
+    ) -> _ArrowCondition:
+        is_true = _COMPARISONS[comparison](_arrow_column(column), pc.scalar(literal))
+        return _ArrowCondition(is_true, ~is_true)
 
-    def is_null(self, column: Sequence[str]) -> pc.Expression:
-        return _arrow_column(column).is_null()
+    def is_in(self, column: Sequence[str], literals: pa.Array) -> _ArrowCondition:
+        value = _arrow_column(column)
+        if pa.types.is_floating(literals.type):
+            # Arrow's is_in distinguishes -0 from 0. The sum of 0 and either of them is 0.
+            zero = pa.scalar(0, literals.type)
+            value, literals = value + pc.scalar(zero), pc.add(literals, zero)
+        is_true = value.isin(literals)
+        return _ArrowCondition(is_true, value.is_valid() & ~is_true)
 
-    def both(self, one: pc.Expression, other: pc.Expression) -> pc.Expression:
-        return one & other
+    def is_null(self, column: Sequence[str]) -> _ArrowCondition:
+        value = _arrow_column(column)
+        return _ArrowCondition(value.is_null(), value.is_valid())
 
-    def either(self, one: pc.Expression, other: pc.Expression) -> pc.Expression:
-        return one | other
+    def both(self, one: _ArrowCondition, other: _ArrowCondition) -> _ArrowCondition:
+        return _ArrowCondition(one.is_true & other.is_true, one.is_false | other.is_false)
 
-    def negate(self, condition: pc.Expression) -> pc.Expression:
-        return ~condition
+    def either(self, one: _ArrowCondition, other: _ArrowCondition) -> _ArrowCondition:
+        return _ArrowCondition(one.is_true | other.is_true, one.is_false & other.is_false)
+
+    def negate(self, condition: _ArrowCondition) -> _ArrowCondition:
+        return _ArrowCondition(condition.is_false, condition.is_true)
+
+
+class _NamedColumns:
+    """The names of the columns in a condition."""
+
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> list[str]:
+        return self.is_null(column)
+
+    def is_in(self, column: Sequence[str], literals: pa.Array) -> list[str]:
+        return self.is_null(column)
+
+    def is_null(self, column: Sequence[str]) -> list[str]:
+        return [".".join(column)]
+
+    def both(self, one: list[str], other: list[str]) -> list[str]:
+        return one + other
+
+    def either(self, one: list[str], other: list[str]) -> list[str]:
+        return one + other
+
+    def negate(self, condition: list[str]) -> list[str]:
+        return condition
 
 
 def _arrow_column(names: Sequence[str]) -> pc.Expression:
@@ -272,9 +360,7 @@ class _Parser(Generic[Condition]):
         while self._accept(","):
             literals.append(self._literal(column, data_type))
         self._expect(")")
-        # Do not use Arrow's is_in: its result for null is false, so the negation would match nulls.
-        tests = (self._make.compare(column, "=", literal) for literal in literals)
-        return functools.reduce(self._make.either, tests)
+        return self._make.is_in(column, pa.array(literals, literals[0].type))
 
     def _column(self) -> tuple[list[str], pa.DataType | None]:
         token = self._token
@@ -298,6 +384,8 @@ class _Parser(Generic[Condition]):
 
     def _literal(self, column: Sequence[str], data_type: pa.DataType | None) -> pa.Scalar:
         token = self._token
+        if token.word == "null":
+            self._fail("null is equal to no value; write is null")
         if token.kind not in ("number", "text") and token.word not in ("true", "false"):
             self._fail(f"expected a value, found {token.text!r} (write text in single quotes)")
         if data_type is None:

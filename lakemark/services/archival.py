@@ -23,7 +23,8 @@ from lakemark.errors import TableNotFound
 from lakemark.metadata.metadata_compaction import last_compaction
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import REPLACING, Action
-from lakemark.model.file_names import BaseFileName
+from lakemark.model.commit_metadata import Operation
+from lakemark.model.file_slice import BaseFile
 from lakemark.model.instant import Instant
 from lakemark.services.archival_plan import ArchivalPolicy, is_due, plan
 from lakemark.services.cleaning import last_clean
@@ -33,11 +34,15 @@ from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.locks.table_lock import Lease
+from lakemark.timeline.lsm_writer import HistorySettings
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.timeline.undone_instants import find_emptied_at
 from lakemark.transaction.instant_files import files_by_instant, has_rollback_block
 from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.view.file_lister import data_file, list_own_files
+from lakemark.view.lost_attempts import names_instant
 from lakemark.write.markers import drop_markers_before
 
 #: Returns requested times; the instants from the earliest of these times on must stay active.
@@ -119,7 +124,7 @@ def archive(
         leftovers = _delete_leftovers(context, timeline, left, lease)
         lease.check()
         drop_markers_before(context.storage, left)
-        store.archive(instants, lease.check)
+        store.archive(instants, lease.check, HistorySettings(policy.files_to_merge))
         return Archived(instants, left, leftovers)
 
 
@@ -183,8 +188,9 @@ def _delete_leftovers(
 ) -> tuple[str, ...]:
     """Delete files that late writers left behind for instants that a rollback or restore undid.
 
-    Only instants that a rollback or a restore names are considered, so that no data is deleted if
-    the archive was lost. Folders are listed only if there are such instants.
+    Only instants that a rollback or a restore names are considered, and those before a restore to
+    the empty table, so that no data is deleted if the archive was lost. Folders are listed only if
+    there are such instants.
     """
     names = _taken_back(context.timeline, before, after)
     files = files_by_instant(context, names) if names else {}
@@ -195,28 +201,63 @@ def _delete_leftovers(
         if not has_rollback_block(context, path, name)
     ]
     found += _lost_attempts(context, before, after)
+    found += _written_before_restore(context, before)
     lease.check()
     context.delete_files(found)
     return tuple(found)
 
 
 def _lost_attempts(context: TableContext, before: Timeline, after: Timeline) -> list[str]:
-    """Return the unused base files of compactions that are older than the start of ``after``.
+    """Return the unused files of compactions that are older than the start of ``after``.
 
-    Attempts that had lost the compaction to another attempt wrote these files late, so no completed
-    commit names them. All attempts execute the same plan, so only the partitions that the commits
-    wrote are listed.
+    Attempts that had lost the compaction, or log compaction, to another attempt wrote these files
+    late, so no completed commit names them. All attempts execute the same plan, so only the
+    partitions that the commits wrote are listed. The names of logs of table version 6 do not show
+    who wrote them, so these logs are left to cleaning.
     """
     store, end = context.timeline, after.start or ""
-    commits = (i for i in before.completed(Action.COMMIT) if i.requested_at < end)
+    names_slice = store.version.logs_name_their_slice
+    actions = (Action.COMMIT,) if names_slice else (Action.COMMIT, Action.DELTA_COMMIT)
+    commits = (i for i in before.completed(*actions) if i.requested_at < end)
     read = {i.requested_at: store.read_commit(i) for i in commits}
-    compactions = {name: commit for name, commit in read.items() if commit.compacted}
+    compactions = {
+        name: commit
+        for name, commit in read.items()
+        if commit.compacted or commit.operation == Operation.LOG_COMPACT
+    }
     stats = [stat for commit in compactions.values() for stat in commit.write_stats]
     folders = sorted({stat.partition_path or "" for stat in stats})
     listed = (info for folder in folders for info in context.storage.list_folder(folder)[1])
-    bases = ((info.path, BaseFileName.parse(info.name)) for info in listed)
-    found = {path for path, name in bases if name is not None and name.instant in compactions}
-    return sorted(found.difference(stat.path for stat in stats if stat.path))
+    files = (data_file(info.folder, info.name, info.size_bytes) for info in listed)
+    found = {
+        file.path
+        for file in files
+        if file and names_instant(file, store.version) and file.name.instant in compactions
+    }
+    return sorted(found.difference(path for stat in stats for path in stat.sizes_bytes))
+
+
+def _written_before_restore(context: TableContext, timeline: Timeline) -> list[str]:
+    """Return the base files of instants that are older than a restore to the empty table.
+
+    The restore deleted their files, so a writer that was at work meanwhile wrote these later. The
+    table is listed only by the first archival after the restore, because restores stay active. A
+    log of table version 6 is kept, because a later commit may have written it.
+    """
+    store = context.timeline
+    emptied_at = find_emptied_at(store, timeline)
+    files = store.load_archived().files if emptied_at else ()
+    archived = (instant for file in files for instant in file.instants())
+    if not emptied_at or any(instant.requested_at > emptied_at for instant in archived):
+        return []
+    return [
+        file.path
+        for _, file in list_own_files(context.storage)
+        if isinstance(file, BaseFile)
+        and file.name.is_certain
+        and file.name.instant < emptied_at
+        and timeline.find(file.name.instant) is None
+    ]
 
 
 def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:

@@ -24,6 +24,10 @@ from lakemark.timeline.timeline import Timeline
 _FOLLOWING = (Action.CLEAN, Action.ROLLBACK)
 
 
+#: With one file, the merge of a layer would move the file to the next layer, and never end.
+FEWEST_FILES_TO_MERGE = 2
+
+
 @dataclass(frozen=True, slots=True)
 class ArchivalPolicy:
     """How long the active timeline may be; the defaults are those of Apache Hudi.
@@ -34,21 +38,31 @@ class ArchivalPolicy:
             (``hoodie.keep.max.commits``).
         delta_commits_to_compact: this many delta commits since the last compaction stay active,
             because the compaction trigger counts them
-            (``hoodie.compact.inline.max.delta.commits``).
+            (``hoodie.compact.inline.max.delta.commits``); None if it counts none.
+        files_to_merge: how many files of the archive are merged into one file, in table version 8
+            and later (``hoodie.timeline.compaction.batch.size``).
 
     Raises:
-        InvalidConfig: ``min_commits`` is not below ``max_commits``.
+        InvalidConfig: ``min_commits`` is not below ``max_commits``, or fewer than two files are to
+            be merged.
     """
 
     min_commits: int = 20
     max_commits: int = 30
-    delta_commits_to_compact: int = 5
+    delta_commits_to_compact: int | None = 5
+    files_to_merge: int = 10
 
     def __post_init__(self) -> None:
         if not 0 < self.min_commits < self.max_commits:
             message = (
                 f"at most {self.max_commits} active commits and at least {self.min_commits}: the "
                 "maximum must be larger than the minimum, and the minimum larger than 0"
+            )
+            raise InvalidConfig(message)
+        if self.files_to_merge < FEWEST_FILES_TO_MERGE:
+            message = (
+                f"{self.files_to_merge} files of the archive cannot be merged into one; merge at "
+                f"least {FEWEST_FILES_TO_MERGE}"
             )
             raise InvalidConfig(message)
 
@@ -114,7 +128,8 @@ def _limits(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[str]:
     """Yield the instants that must stay active because other instants of the timeline need them."""
     yield from _before_pending(timeline)
     yield from (i.requested_at for i in timeline.completed(Action.SAVEPOINT))
-    yield from _for_compaction(timeline, policy.delta_commits_to_compact)
+    if policy.delta_commits_to_compact is not None:
+        yield from _for_compaction(timeline, policy.delta_commits_to_compact)
 
 
 def _before_pending(timeline: Timeline) -> Iterator[str]:

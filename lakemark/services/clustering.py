@@ -1,8 +1,8 @@
 """Clusters a table: rewrites the rows of file slices into new file groups, which replace theirs.
 
-``ClusteringExecution.request`` writes a plan to the timeline, and begins to execute it, under one
-lock. The execution rewrites the groups of the plan, and publishes a replace commit. Any writer may
-execute a plan, and may execute it again after a crash (``ClusteringExecution.begin``).
+``request`` writes a plan to the timeline, and begins to execute it, under one lock. The execution
+rewrites the groups of the plan, and publishes a replace commit. Any writer may execute a plan, and
+may execute it again after a crash (``PlanExecution.begin``).
 
 Rows that are written to the slices of a plan after it was made would be lost. So no plan is made
 while a write is pending, and a write that begins later conflicts with the plan
@@ -17,17 +17,16 @@ Source: ``BaseClusteringPlanActionExecutor``, ``BaseCommitActionExecutor.execute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
 
-from lakemark.errors import CorruptData, WriteConflict
-from lakemark.execution.runner import Runner
+from lakemark.errors import WriteConflict
 from lakemark.model.action import State
 from lakemark.model.clustering_plan import ClusteringPlan, PlannedSlice
-from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
+from lakemark.services.plan_execution import PlanExecution
 from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_clustering_plan
 from lakemark.timeline.locks.table_lock import Lease
@@ -36,8 +35,6 @@ from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.transaction.transaction import Transaction
 from lakemark.view.file_system_view import FileSystemView
-
-Task = TypeVar("Task")
 
 #: Returns the plan of a clustering as of a timeline; None if there is nothing to cluster.
 PlanAt: TypeAlias = Callable[[Timeline], ClusteringPlan | None]
@@ -67,123 +64,37 @@ def added_files(view: FileSystemView, planned: PlannedSlice) -> frozenset[str]:
     return _names_of(current) - planned.names if current else frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusteringExecution:
-    """A clustering that has begun; its groups are rewritten, then it is completed or abandoned.
+def request(context: TableContext, plan_at: PlanAt) -> PlanExecution[ClusteringPlan] | None:
+    """Write a plan to the timeline, and begin to execute it.
 
-    Attributes:
-        instant: the inflight instant, which identifies this attempt.
-        plan: the plan of the clustering.
+    The result is None if there is nothing to cluster, or while a write is pending.
+
+    Args:
+        context: the table.
+        plan_at: returns the plan as of a timeline, or None.
+
+    Raises:
+        Refused: a restore is pending.
+        LeaseLost: the lock was lost before the plan was created. If the plan was created after
+            that, the next writer that finds it executes or removes it.
     """
+    made: list[ClusteringPlan] = []
 
-    instant: Instant
-    plan: ClusteringPlan
-    _transaction: Transaction
+    def create(lease: Lease) -> Instant | None:
+        requested = _create_plan(context, plan_at, lease)
+        if requested is None:
+            return None
+        made.append(requested[1])
+        return requested[0]
 
-    @classmethod
-    def request(cls, context: TableContext, plan_at: PlanAt) -> ClusteringExecution | None:
-        """Write a plan to the timeline, and begin to execute it.
-
-        The result is None if there is nothing to cluster, or while a write is pending.
-
-        Args:
-            context: the table.
-            plan_at: returns the plan as of a timeline, or None.
-
-        Raises:
-            Refused: a restore is pending.
-            LeaseLost: the lock was lost before the plan was created. If the plan was created after
-                that, the next writer that finds it executes or removes it.
-        """
-        made: list[ClusteringPlan] = []
-
-        def create(lease: Lease) -> Instant | None:
-            requested = _create_plan(context, plan_at, lease)
-            if requested is None:
-                return None
-            made.append(requested[1])
-            return requested[0]
-
-        transaction = Transaction.request(context, create)
-        return None if transaction is None else cls(transaction.instant, made[0], transaction)
-
-    @classmethod
-    def begin(
-        cls,
-        context: TableContext,
-        pending: Instant,
-        plan: ClusteringPlan,
-        lock_wait_s: float = LOCK_WAIT_S,
-    ) -> ClusteringExecution:
-        """Begin an attempt to execute a plan, which any writer may have made and tried before.
-
-        Raises:
-            WriteConflict: another writer is executing the plan, or has completed or removed it.
-        """
-        transaction = Transaction.resume(context, pending, lock_wait_s)
-        return cls(transaction.instant, plan, transaction)
-
-    def rewrite(
-        self,
-        rewrite: Callable[[Task], Sequence[WriteStat]],
-        tasks: Sequence[Task],
-        runner: Runner,
-    ) -> list[WriteStat]:
-        """Write the new base files, which no reader sees yet; the timeline does not change.
-
-        Args:
-            rewrite: rewrites one group of the plan, and returns the write stats of its new files.
-            tasks: a task for each group.
-            runner: runs the tasks.
-
-        Raises:
-            AttemptLost: another writer undid the clustering.
-            CorruptData: a file of the plan is damaged or missing.
-        """
-        try:
-            return [stat for stats in runner.map(rewrite, tasks) for stat in stats]
-        except CorruptData:
-            self._transaction.check_inflight()
-            raise
-
-    def complete(
-        self,
-        stats: Sequence[WriteStat],
-        prepare: Callable[[Timeline], None],
-        extra_at: Callable[[Timeline], Mapping[str, str]],
-    ) -> tuple[Instant, CommitMetadata, Timeline]:
-        """Publish the new base files; errors as for ``Transaction.commit``.
-
-        Args:
-            stats: the write stats that ``rewrite`` returned.
-            prepare: called under the lock with the timeline before the commit is published; checks
-                the slices of the plan again, and writes what must exist when the commit completes.
-            extra_at: returns the extra metadata of the commit, as of the same timeline.
-        """
-        metadata = CommitMetadata(
-            write_stats=tuple(stats),
-            operation=Operation.CLUSTER,
-            replaced_file_ids=self.plan.replaced_file_ids,
-        )
-
-        def describe(timeline: Timeline) -> CommitMetadata:
-            nonlocal metadata
-            metadata = replace(metadata, extra_metadata=extra_at(timeline))
-            return metadata
-
-        completed, timeline = self._transaction.commit(metadata, prepare, describe)
-        return completed, metadata, timeline
-
-    def stop_heartbeat(self) -> None:
-        """Stop the heartbeat, so that other writers may execute the plan if it is not completed."""
-        self._transaction.stop_heartbeat()
+    transaction = Transaction.request(context, create)
+    return None if transaction is None else PlanExecution(transaction.instant, made[0], transaction)
 
 
 def schedule(context: TableContext, plan_at: PlanAt) -> tuple[Instant, ClusteringPlan] | None:
     """Write a plan to the timeline, for any writer to execute.
 
-    The arguments, the errors, and the cases without a plan are those of
-    ``ClusteringExecution.request``.
+    The arguments, the errors, and the cases without a plan are those of ``request``.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         return _create_plan(context, plan_at, lease)

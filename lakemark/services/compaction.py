@@ -2,7 +2,7 @@
 
 ``request_compaction`` writes a plan to the timeline under the lock. So the plan includes every
 delta commit that completed earlier, and every later delta commit writes to the slices that the plan
-opens. A ``CompactionExecution`` rewrites the slices and publishes the new base files. Any writer,
+opens. The execution of the plan rewrites the slices and publishes the new base files. Any writer,
 including Apache Hudi, may execute a plan, and may execute it again after a crash. Delta commits may
 complete while the plan is executed. Source: ``HoodieCompactor`` of Apache Hudi 1.2.0.
 
@@ -17,60 +17,54 @@ while a plan exists.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lakemark.errors import CorruptData, WriteConflict
-from lakemark.execution.runner import Runner
+from lakemark.errors import WriteConflict
 from lakemark.model.action import Action, State
-from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
+from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileSlice, join
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import FILE_NAME
+from lakemark.services.plan_execution import PlanExecution
+from lakemark.services.plan_removal import remove_plan
 from lakemark.services.planned_files import planned_slice
+from lakemark.services.slice_choice import ALL_SLICES, SliceChoice
 from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.transaction.heartbeat import forget_heartbeat
-from lakemark.transaction.multi_writer import has_heartbeat
-from lakemark.transaction.rollback import roll_back_named
-from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
-from lakemark.transaction.transaction import Transaction
 from lakemark.write.file_group_write import write_base_file
 from lakemark.write.write_context import WriteContext
 
-#: Rewrites the slice of one operation, and returns the write stat of the new base file.
-Rewrite = Callable[[CompactionOperation], WriteStat]
-
-_log = logging.getLogger(__name__)
-
 
 def request_compaction(
-    context: TableContext, slices_at: Callable[[Timeline], Iterable[FileSlice]]
+    context: TableContext,
+    slices_at: Callable[[Timeline], Iterable[FileSlice]],
+    choice: SliceChoice = ALL_SLICES,
 ) -> tuple[Instant, CompactionPlan] | None:
-    """Write a plan to the timeline; None if no slice has logs.
+    """Write a plan to the timeline; None if no chosen slice has logs.
 
     The result is also None if a write is pending in a table of version 6.
 
     Args:
         context: the table.
         slices_at: returns the latest slices as of a timeline, without slices of pending services.
+        choice: which of them the plan contains.
 
     Raises:
         LeaseLost: the lock was lost before the plan was created. If the plan was created after
-            that, ``CompactionExecution.begin`` removes it.
+            that, ``begin_compaction`` removes it.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
         store = context.timeline
         if store.version.logs_name_their_slice and store.pending_writes(timeline):
             return None  # the plan would close the slices to which these writes add logs
-        plan = CompactionPlan.of(slices_at(timeline))  # model: plan compaction
+        plan = CompactionPlan.of(choice.choose(slices_at(timeline)))  # model: plan compaction
         if not plan.operations:
             return None
         name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)
@@ -82,78 +76,19 @@ def request_compaction(
         return requested, plan
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionExecution:
-    """A compaction that has begun; its slices are rewritten, then it is completed or abandoned.
+def begin_compaction(
+    context: TableContext, pending: Instant, plan: CompactionPlan, lock_wait_s: float
+) -> PlanExecution[CompactionPlan]:
+    """Begin an attempt to execute a plan, which any writer may have made and tried before.
 
-    Attributes:
-        instant: the inflight instant, which identifies this attempt.
-        plan: the plan of the compaction.
+    The arguments are those of ``PlanExecution.begin``.
+
+    Raises:
+        WriteConflict: another writer is executing the plan, or has completed or removed it; or the
+            plan was created late and has been removed.
     """
-
-    instant: Instant
-    plan: CompactionPlan
-    _transaction: Transaction
-
-    @classmethod
-    def begin(
-        cls,
-        context: TableContext,
-        pending: Instant,
-        plan: CompactionPlan,
-        lock_wait_s: float = LOCK_WAIT_S,
-    ) -> CompactionExecution:
-        """Begin an attempt to execute a plan, which any writer may have made and tried before.
-
-        Raises:
-            WriteConflict: another writer is executing the plan, or has completed or removed it; or
-                the plan was created late and has been removed.
-        """
-        _check_in_time(context, pending, plan, lock_wait_s)
-        transaction = Transaction.resume(context, pending, lock_wait_s)
-        return cls(transaction.instant, plan, transaction)
-
-    def rewrite(self, rewrite: Rewrite, runner: Runner) -> list[WriteStat]:
-        """Write the new base files, which no reader sees yet; the timeline does not change.
-
-        The content of a file depends only on the plan, and its name on the plan and this attempt.
-        So a task that runs twice finds its own file, and never a file of another attempt.
-
-        Raises:
-            AttemptLost: another writer undid the compaction, and maybe deleted files of its plan.
-            CorruptData: a file of the plan is damaged or missing.
-        """
-        try:
-            return runner.map(rewrite, self.plan.operations)  # model: rewrite
-        except CorruptData:
-            self._transaction.check_inflight()
-            raise
-
-    def complete(
-        self, stats: Sequence[WriteStat], extra_at: Callable[[Timeline], Mapping[str, str]]
-    ) -> tuple[Instant, CommitMetadata, Timeline]:
-        """Publish the new base files; errors as for ``Transaction.commit``.
-
-        Args:
-            stats: the write stats that ``rewrite`` returned.
-            extra_at: returns the extra metadata of the commit. Its argument is a timeline that
-                contains the commits that completed while the slices were rewritten.
-        """
-        metadata = CommitMetadata(
-            write_stats=tuple(stats), operation=Operation.COMPACT, compacted=True
-        )
-
-        def describe(timeline: Timeline) -> CommitMetadata:
-            nonlocal metadata
-            metadata = replace(metadata, extra_metadata=extra_at(timeline))
-            return metadata
-
-        completed, timeline = self._transaction.commit(metadata, describe=describe)
-        return completed, metadata, timeline
-
-    def stop_heartbeat(self) -> None:
-        """Stop the heartbeat, so that other writers may execute the plan if it is not completed."""
-        self._transaction.stop_heartbeat()
+    _check_in_time(context, pending, plan, lock_wait_s)
+    return PlanExecution.begin(context, pending, plan, lock_wait_s)
 
 
 @dataclass(frozen=True)
@@ -191,13 +126,6 @@ class SliceRewriter:
         )
 
 
-def log_paths(plan: CompactionPlan) -> set[str]:
-    """Return the paths of all logs of a plan."""
-    return {
-        join(one.group.partition_path, name) for one in plan.operations for name in one.log_files
-    }
-
-
 def _check_in_time(
     context: TableContext, pending: Instant, plan: CompactionPlan, lock_wait_s: float
 ) -> None:
@@ -224,22 +152,7 @@ def _check_in_time(
         return
     if not timeline.has_reappeared(pending) and _is_followed(context, pending, plan):
         return
-    if has_heartbeat(context.storage, pending, context.multi_writer):
-        message = f"{pending} is being executed by another writer, whose heartbeat is alive"
-        raise WriteConflict(message)
-    if pending.state is State.INFLIGHT:
-        roll_back_named(context, pending.requested_at)
-    with context.lock.hold(lock_wait_s) as lease:
-        timeline = context.timeline.load()
-        check_no_restore(timeline)
-        current = timeline.find(pending.requested_at)
-        if current is not None and current.state is State.REQUESTED:
-            lease.check()
-            context.timeline.forget(current)
-            forget_heartbeat(context.storage, pending.requested_at)  # the executor died
-    _log.warning("%s was removed without being executed: %s", pending, reason)
-    message = f"{pending} was removed: {reason}"
-    raise WriteConflict(message)
+    remove_plan(context, pending, reason, lock_wait_s)
 
 
 def _reason_late(

@@ -1,38 +1,132 @@
-"""Decides when a compaction is due, and which file slices it rewrites.
+"""Decides when a compaction is due.
 
-A plan includes every slice that has logs. The plan closes these slices and opens new ones, to which
-later commits write. Source: ``HoodieCompactionPlanGenerator`` of Apache Hudi 1.2.0.
+Source: ``ScheduleCompactionActionExecutor.needCompact`` and ``CompactionTriggerStrategy`` of Apache
+Hudi 1.2.0, which counts commits and measures the time since the last compaction, and knows no limit
+of bytes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 
-from lakemark.log.log_writers import writers_in
+from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action
-from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
-from lakemark.model.file_slice import LogFile
-from lakemark.storage.storage import Storage
+from lakemark.model.file_slice import FileSlice
+from lakemark.services.slice_choice import SliceChoice
+from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
-from lakemark.view.file_system_view import FileSystemView
+
+
+class DueWhen(StrEnum):
+    """How several limits are combined.
+
+    Attributes:
+        ANY: a compaction is due when one of them is reached (``NUM_OR_TIME``).
+        ALL: a compaction is due when all of them are reached (``NUM_AND_TIME``).
+    """
+
+    ANY = "any"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """After how many delta commits a compaction is due (the default of Apache Hudi is 5)."""
+    """When a compaction is due. Without any limit, it always is.
 
-    every_delta_commits: int = 5
+    Attributes:
+        after_commits: this many delta commits completed since the last compaction was requested
+            (``hoodie.compact.inline.max.delta.commits``; 5 by default, as in Apache Hudi); None for
+            no such limit.
+        after: the oldest log is this old; None for no such limit. See ``backlog_since``.
+        after_log_bytes: the logs that a plan may contain are together this large; None for no such
+            limit.
+        when: whether one of the limits must be reached, or all of them.
+
+    Raises:
+        InvalidConfig: a limit is not positive.
+    """
+
+    after_commits: int | None = 5
+    after: timedelta | None = None
+    after_log_bytes: int | None = None
+    when: DueWhen = DueWhen.ANY
+
+    def __post_init__(self) -> None:
+        positive = [
+            limit is None or limit > 0 for limit in (self.after_commits, self.after_log_bytes)
+        ]
+        if not all(positive) or (self.after is not None and self.after <= timedelta(0)):
+            message = (
+                f"a compaction cannot be due after {self.after_commits} commits, a time of "
+                f"{self.after} and {self.after_log_bytes} bytes of logs; use positive limits"
+            )
+            raise InvalidConfig(message)
 
 
-def is_due(timeline: Timeline, policy: CompactionPolicy) -> bool:
-    """Return whether enough delta commits completed since the last compaction was requested."""
-    return delta_commits_since_compaction(timeline) >= policy.every_delta_commits
+#: A compaction is due whenever there are logs.
+ALWAYS = CompactionPolicy(after_commits=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TableBacklog:
+    """What a table accumulated since its compactions, at one moment.
+
+    Attributes:
+        timeline: the active timeline.
+        free_slices: returns the newest slices that no pending service will rewrite; called only if
+            a limit needs them.
+        logs_name_their_slice: whether the names of logs contain the time of their slice, and not
+            that of their commit, as in table version 6.
+        clock: the clock of the timeline.
+        now: the current time.
+    """
+
+    timeline: Timeline
+    free_slices: Callable[[], Iterable[FileSlice]]
+    logs_name_their_slice: bool
+    clock: TimelineClock
+    now: datetime
+
+    def age(self, slices: Sequence[FileSlice]) -> timedelta | None:
+        """Return the age of the oldest log of some slices; None if it is older than is known."""
+        since = backlog_since(self.timeline, slices, self.logs_name_their_slice)
+        return None if since is None else self.now - self.clock.parse(since)
+
+
+def is_due(policy: CompactionPolicy, choice: SliceChoice, backlog: TableBacklog) -> bool:
+    """Return whether a compaction of chosen slices should be planned."""
+    reached = list(_limits_reached(policy, choice, backlog))
+    return all(reached) if policy.when is DueWhen.ALL else any(reached) or not reached
+
+
+def backlog_since(
+    timeline: Timeline, slices: Sequence[FileSlice], logs_name_their_slice: bool
+) -> str | None:
+    """Return the time of the oldest log; None if it is older than the active timeline.
+
+    In table version 6, the names of logs do not contain the times of their commits. Then the result
+    is the time of the last compaction's request or, if there was none, of the first delta commit.
+
+    Args:
+        timeline: the active timeline.
+        slices: slices with logs, at least one.
+        logs_name_their_slice: see ``TableBacklog``.
+    """
+    if not logs_name_their_slice:
+        return min(log.name.instant for one in slices for log in one.logs)
+    last = _last_request(timeline)
+    if last or timeline.has_history:
+        return last or None
+    deltas = timeline.completed(Action.DELTA_COMMIT)
+    return deltas[0].requested_at if deltas else None
 
 
 def delta_commits_since_compaction(timeline: Timeline) -> int:
     """Return how many delta commits completed since the last compaction was requested."""
-    compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]
-    last = max((i.requested_at for i in compactions), default="")
+    last = _last_request(timeline)
     return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
 
 
@@ -42,66 +136,23 @@ def delta_commits_uncompacted(timeline: Timeline) -> int:
     return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
 
 
-def complete_plan(
-    plan: CompactionPlan, requested_at: str, view: FileSystemView, storage: Storage
-) -> CompactionPlan:
-    """Return a plan with all files of its slices, including files that the plan does not name.
-
-    A planner may have missed a commit for two reasons. It used a metadata table that lacked the
-    commit. Or it lost the lock right before it created the plan, and the commit completed before
-    the plan was created. The files of such a commit belong to the slices that the compaction
-    closes, so without this function their rows would be lost. Apache Hudi does not look for such
-    files. In table version 6 a slice may have logs without committed rows, so only logs with rows
-    of completed commits are added.
-
-    Args:
-        plan: the plan of a pending compaction.
-        requested_at: requested time of the compaction.
-        view: a view of the table in which the compaction is pending.
-        storage: the table's root.
-    """
-    if view.version.logs_name_their_slice:
-        operations = (_with_committed_logs(view, one, storage) for one in plan.operations)
-        return CompactionPlan(tuple(operations))
-    found = (_slice_to_rewrite(view, operation, requested_at) for operation in plan.operations)
-    return CompactionPlan(
-        tuple(
-            operation if there is None or _has_all(operation, there) else there
-            for operation, there in zip(plan.operations, found, strict=True)
-        )
-    )
+def _limits_reached(
+    policy: CompactionPolicy, choice: SliceChoice, backlog: TableBacklog
+) -> Iterator[bool]:
+    """Yield for each limit of the policy whether it is reached."""
+    if policy.after_commits is not None:
+        yield delta_commits_since_compaction(backlog.timeline) >= policy.after_commits
+    if policy.after is None and policy.after_log_bytes is None:
+        return
+    slices = choice.candidates(backlog.free_slices())
+    if policy.after is not None:
+        age = backlog.age(slices) if slices else timedelta(0)
+        yield age is None or age >= policy.after
+    if policy.after_log_bytes is not None:
+        yield sum(one.log_bytes for one in slices) >= policy.after_log_bytes
 
 
-def _with_committed_logs(
-    view: FileSystemView, operation: CompactionOperation, storage: Storage
-) -> CompactionOperation:
-    """Return the operation with all logs of its slice that contain rows of completed commits."""
-    group = view.groups.get(operation.group)
-    slices = group.slices if group else ()
-    planned = next((s for s in slices if s.base_instant == operation.base_instant), None)
-    logs = planned.logs if planned else ()
-    missing = [log for log in logs if str(log.name) not in operation.log_files]
-    added = [log for log in missing if _holds_committed_rows(log, view.timeline, storage)]
-    return replace(
-        operation,
-        log_files=(*operation.log_files, *(str(log.name) for log in added)),
-        log_bytes=operation.log_bytes + sum(log.size_bytes for log in added),
-    )
-
-
-def _holds_committed_rows(log: LogFile, timeline: Timeline, storage: Storage) -> bool:
-    return any(timeline.is_committed(writer) for writer in writers_in(storage, log))
-
-
-def _slice_to_rewrite(
-    view: FileSystemView, operation: CompactionOperation, requested_at: str
-) -> CompactionOperation | None:
-    """Return an operation for the group's newest slice from before the plan's request, if any."""
-    group = view.groups.get(operation.group)
-    before = [s for s in group.slices if s.base_instant < requested_at] if group else []
-    return CompactionOperation.of(before[-1]) if before else None
-
-
-def _has_all(operation: CompactionOperation, there: CompactionOperation) -> bool:
-    is_same_base = there.data_file is None or operation.data_file == there.data_file
-    return is_same_base and set(there.log_files) <= set(operation.log_files)
+def _last_request(timeline: Timeline) -> str:
+    """Return the requested time of the last compaction; an empty text if none is active."""
+    compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]
+    return max((i.requested_at for i in compactions), default="")

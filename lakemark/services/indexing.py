@@ -11,9 +11,9 @@ the properties name the index already. Source: ``ScheduleIndexActionExecutor``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
-from lakemark.metadata.index_partitions import drop_partitions
+from lakemark.metadata.index_partitions import drop_partitions, undo_creation
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.index_plan import IndexPlan
 from lakemark.model.instant import Instant
@@ -99,14 +99,16 @@ def finish(context: TableContext, pending: Instant, plan: IndexPlan, lease: Leas
 
 
 def discard(
-    context: TableContext, pending: Instant, partitions: Iterable[str], lease: Lease
+    context: TableContext, pending: Instant, partitions: Collection[str], lease: Lease
 ) -> None:
     """Remove an indexing action and the half-built partitions; the caller holds the lock."""
     context.timeline.withdraw_all(pending.requested_at, lease.check)
     properties = read_properties(context.storage)
-    complete_ones = properties.stored_metadata_partitions
+    complete_ones = set(properties.stored_metadata_partitions)
     unfinished = [one for one in partitions if one not in complete_ones]
     clock = context.timeline.clock
+    if not complete_ones.intersection(partitions):
+        undo_creation(context.storage, pending.requested_at, clock, lease.check)
     drop_partitions(context.storage, properties, unfinished, clock, lease.check)
     lease.check()
     context.timeline.forget(pending)

@@ -1,5 +1,7 @@
 """Restores a table to a commit: undoes every write after the commit, the newest first.
 
+A restore to the empty table undoes all writes, also those that were archived.
+
 Meanwhile, queries see the table lose its newest commits one by one. Writers are refused until the
 restore has completed. If the writer of a restore dies, any writer may complete the restore. A
 restore of Apache Hudi can be completed, too. The list shows the steps. To the right of each step,
@@ -10,9 +12,11 @@ or below it, the list shows what a crash right after the step leaves behind:
                                           a pending plan; the table is read by listing
 3. for each instant: unpublish, delete hash rings and files, forget
                                           some instants are undone; the others are in the plan
-4. publish                                a completed restore, and pending rollbacks of instants
+4. for the empty table: delete the files of archived commits, then the archive
+                                          a table without rows, and a pending restore
+5. publish                                a completed restore, and pending rollbacks of instants
                                           that no longer exist
-5. forget these pending rollbacks         a completed restore
+6. forget these pending rollbacks         a completed restore
 
 The commits are not rolled back in the metadata table, so it is dropped first. It is built again
 afterwards (``operations.metadata_table``), or by the next writer that keeps a metadata table.
@@ -27,15 +31,17 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lakemark.errors import InvalidConfig, Refused
+from lakemark.errors import InvalidConfig, Refused, Unsupported
 from lakemark.index.partition_buckets import delete_partition_buckets
 from lakemark.index.ring_files import delete_rings
 from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.model.action import COMMITS, REPLACING, Action, State
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
-from lakemark.model.restore_plan import RestorePlan, UndoneInstant
+from lakemark.model.restore_plan import EMPTY_TABLE, RestorePlan, UndoneInstant
 from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.services.restore_to_empty import keep_columns, remove_archived
+from lakemark.services.restored_state import find_lost_files
 from lakemark.services.savepoint import check_not_cleaned, check_not_rolled_back
 from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
@@ -44,9 +50,15 @@ from lakemark.timeline.content import encode_restore_metadata, encode_restore_pl
 from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.transaction.instant_files import as_planned, files_by_instant, was_version_6
+from lakemark.transaction.instant_files import (
+    as_planned,
+    files_by_instant,
+    files_named,
+    was_version_6,
+)
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.view.file_lister import data_file
 from lakemark.write.markers import drop_markers
 
 _log = logging.getLogger(__name__)
@@ -68,13 +80,15 @@ def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) ->
 
     Args:
         timeline: the active timeline.
-        restore_to: requested time of the commit.
+        restore_to: requested time of the commit; ``EMPTY_TABLE`` to undo all writes.
         is_merge_on_read: whether a completed ``commit`` is a compaction.
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
         SnapshotChanged, CorruptData: the archive could not be read; see ``Timeline.completed_at``.
     """
+    if restore_to == EMPTY_TABLE:
+        return _plan_of(restore_to, [i for i in timeline.instants if i.action.is_write])
     target = next((i for i in timeline.completed(*COMMITS) if i.requested_at == restore_to), None)
     if target is None:
         message = (
@@ -89,6 +103,10 @@ def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) ->
         and _is_after(i, target, is_merge_on_read)
         and not timeline.has_reappeared(i)
     ]
+    return _plan_of(restore_to, later)
+
+
+def _plan_of(restore_to: str, later: list[Instant]) -> RestorePlan:
     # In reverse order: pending writes come first, then completed writes from newest to oldest.
     later.sort(key=lambda i: (i.completed_at or "~", i.requested_at), reverse=True)
     later.sort(key=lambda i: i.is_completed or i.action is not Action.CLUSTERING)
@@ -101,12 +119,14 @@ def check_restorable(plan: RestorePlan, timeline: Timeline, context: TableContex
     Raises:
         Refused: there is a later savepoint, a clean is pending, files of the state were cleaned, or
             later writes were archived; the message says what to do first.
-        CorruptData: a savepoint or a clean is damaged.
+        Unsupported: the files to delete are unclear; see ``files_by_instant``.
+        CorruptData: a savepoint or a clean is damaged; or the archive, which is to be cleared.
     """
     assert plan.restore_to is not None
     for problem in _obstacles(plan, plan.restore_to, timeline, context):
         message = f"the table cannot be restored to {plan.restore_to}: {problem}"
         raise Refused(message)
+    _files_to_delete(context, plan)
 
 
 def check_same_target(pending: Instant, plan: RestorePlan, restore_to: str | None) -> None:
@@ -132,8 +152,8 @@ def restore(
 
     Args:
         context: the table.
-        restore_to: requested time of the commit, or of its savepoint; None to complete the
-            pending restore.
+        restore_to: requested time of the commit, or of its savepoint; ``EMPTY_TABLE`` to undo all
+            writes; None to complete the pending restore.
         is_merge_on_read: see ``plan_restore``.
 
     Returns:
@@ -143,6 +163,7 @@ def restore(
         InvalidConfig: there is no such commit; or a restore to another commit is pending; or there
             is no restore to complete.
         Refused: see ``check_restorable``. A pending plan is removed if nothing of it was executed.
+        Unsupported: see ``check_restorable``.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
@@ -154,6 +175,8 @@ def restore(
             plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)
             _check_again(context, pending, plan, timeline)
         with context.alive(pending.requested_at):
+            if plan.empties_table:
+                keep_columns(context, timeline, lease)
             drop_metadata_table(context.storage, read_properties(context.storage), lease.check)
             return _execute(context, pending, plan, lease)
 
@@ -170,7 +193,7 @@ def _check_again(
         return
     try:
         check_restorable(plan, timeline, context)
-    except Refused as error:
+    except (Refused, Unsupported) as error:
         context.timeline.forget(pending)
         message = f"{error}; {pending} was removed, and nothing was undone"
         raise Refused(message) from error
@@ -190,11 +213,15 @@ def _obstacles(
 ) -> Iterator[str]:
     undone = {instant.requested_at for instant in plan.instants}
     savepoints = {i.requested_at: i for i in timeline.completed(Action.SAVEPOINT)}
-    for name in sorted(undone & savepoints.keys()):
+    later = savepoints.keys() if plan.empties_table else undone & savepoints.keys()
+    for name in sorted(later):
         remedy = f"lakemark table savepoint TABLE --delete {name} --run"
         yield f"savepoint {name} is later; delete it first: {remedy}"
     for clean in timeline.pending(Action.CLEAN):
         yield f"{clean} has not ended; run that first: lakemark table clean TABLE --run"
+    if plan.empties_table:
+        context.timeline.load_archived()  # a damaged archive could not be cleared
+        return
     check_not_rolled_back(timeline, context.timeline, restore_to)
     if timeline.has_history:
         archived = context.timeline.load_archived().instants(restore_to)
@@ -207,12 +234,30 @@ def _obstacles(
                 yield "it is archived; restore to a later commit"
     if restore_to not in savepoints:
         check_not_cleaned(timeline, context.timeline, restore_to)
-        return
-    kept = context.timeline.read_savepoint(savepoints[restore_to]).files
-    later = _logs_of_later_commits(kept, restore_to, timeline, context)
+    else:
+        yield from _lost_files_of_savepoint(savepoints[restore_to], timeline, context)
+    for path in find_lost_files(plan, timeline, context.timeline, context.storage):
+        yield f"{path}, which queries would read afterwards, is gone"
+
+
+def _lost_files_of_savepoint(
+    savepoint: Instant, timeline: Timeline, context: TableContext
+) -> Iterator[str]:
+    kept = context.timeline.read_savepoint(savepoint).files
+    later = _logs_of_later_commits(kept, savepoint.requested_at, timeline, context)
     for partition, names in kept.items():
         for name in sorted(set(names) - later - _names_in(context.storage, partition)):
-            yield f"{name} of partition {partition!r}, which its savepoint keeps, is gone"
+            if not _was_undone(name, timeline):
+                yield f"{name} of partition {partition!r}, which its savepoint keeps, is gone"
+
+
+def _was_undone(name: str, timeline: Timeline) -> bool:
+    """Return whether a data file belongs to a commit that an earlier restore undid.
+
+    A savepoint lists the files of commits that began before its commit and completed after it.
+    """
+    file = data_file("", name, size_bytes=0)
+    return file is not None and not timeline.is_committed(file.name.instant)
 
 
 def _logs_of_later_commits(
@@ -263,7 +308,8 @@ def _with_later_commits(
     The plan's writer may have lost the lock before it created the plan. Commits that completed
     before the creation precede the restore, so the restore undoes them, too.
     """
-    if plan.restore_to not in {i.requested_at for i in timeline.completed(*COMMITS)}:
+    targets = {i.requested_at for i in timeline.completed(*COMMITS)} | {EMPTY_TABLE}
+    if plan.restore_to not in targets:
         return plan  # the plan has another format, or the commit was archived since
     known = {one.requested_at for one in plan.instants}
     now = plan_restore(timeline, plan.restore_to or "", is_merge_on_read).instants
@@ -286,12 +332,16 @@ def _execute(
     if pending.state is State.REQUESTED:
         context.timeline.create(pending.inflight())
     inflight = pending.inflight()
-    files = files_by_instant(context, [one.requested_at for one in plan.instants])
+    files = _files_to_delete(context, plan)
     undone = []
     for instant in plan.instants:
         undone.append(_undo(context, instant, files[instant.requested_at], lease))
+    if plan.empties_table:
+        undone += remove_archived(context, pending.requested_at, lease)
     took_ms = int((time.monotonic() - started) * 1000)
-    content = encode_restore_metadata(pending.requested_at, took_ms, undone)
+    content = encode_restore_metadata(
+        pending.requested_at, took_ms, undone, deletes_archived=plan.empties_table
+    )
     publication = Publication(context.timeline, lease, inflight)
     publication.prepare(content)
     timeline = context.timeline.load()
@@ -299,6 +349,19 @@ def _execute(
     context.timeline.withdraw(inflight)
     _forget_rollbacks(context, timeline, plan)
     return completed, undone
+
+
+def _files_to_delete(context: TableContext, plan: RestorePlan) -> Mapping[str, Sequence[str]]:
+    """Return the files of each instant of a plan.
+
+    For the empty table, the names of the files are enough, because all files will be deleted. So
+    logs of table version 6 with blocks of several commits do not stop the restore.
+
+    Raises:
+        Unsupported: see ``files_by_instant``.
+    """
+    names = [one.requested_at for one in plan.instants]
+    return files_named(context, names) if plan.empties_table else files_by_instant(context, names)
 
 
 def _undo(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.action import COMMITS, Action, State
@@ -15,6 +16,7 @@ from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
 from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.timeline.content import encode_savepoint
+from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.publication import Publication
@@ -24,8 +26,8 @@ from lakemark.transaction.rollback_checks import (
 )
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 
-#: Returns the slices that a query as of an instant reads, given a timeline and the instant.
-SlicesAsOf = Callable[[Timeline, str], Iterable[FileSlice]]
+#: Returns the slices that a savepoint of an instant keeps, given a timeline and the instant.
+SlicesToKeep = Callable[[Timeline, str], Iterable[FileSlice]]
 
 
 def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointMetadata]:
@@ -39,15 +41,15 @@ def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointM
 
 
 def plan_savepoint(
-    context: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
+    context: TableContext, requested_at: str, slices_to_keep: SlicesToKeep, user: str, comment: str
 ) -> SavepointMetadata:
     """Return what ``create_savepoint`` would keep if it ran now; errors as for that function."""
     timeline = context.timeline.load()
-    return _plan(timeline, context.timeline, requested_at, slices_as_of, user, comment)
+    return _plan(timeline, context.timeline, requested_at, slices_to_keep, user, comment)
 
 
 def create_savepoint(
-    context: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
+    context: TableContext, requested_at: str, slices_to_keep: SlicesToKeep, user: str, comment: str
 ) -> SavepointMetadata:
     """Create a savepoint of the state as of a completed commit; a pending savepoint is completed.
 
@@ -58,7 +60,7 @@ def create_savepoint(
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
-        metadata = _plan(timeline, context.timeline, requested_at, slices_as_of, user, comment)
+        metadata = _plan(timeline, context.timeline, requested_at, slices_to_keep, user, comment)
         pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
         lease.check()
         context.timeline.create(pending)
@@ -83,23 +85,55 @@ def delete_savepoint(context: TableContext, requested_at: str) -> None:
         Refused: a restore is pending.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
-        found = _find(context.timeline.load(), requested_at)
-        lease.check()
-        if found.is_completed:
-            context.timeline.unpublish(found)
-        context.timeline.forget(Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT))
+        _delete(context, _find(context.timeline.load(), requested_at), lease)
+
+
+def expired_savepoints(
+    timeline: Timeline, store: TimelineStore, created_before: datetime
+) -> dict[str, SavepointMetadata]:
+    """Return the savepoints that were created before a time; see ``savepoints``."""
+    end_ms = created_before.timestamp() * 1000
+    found = savepoints(timeline, store).items()
+    return {instant: kept for instant, kept in found if kept.created_at_ms < end_ms}
+
+
+def expire_savepoints(
+    context: TableContext, created_before: datetime
+) -> dict[str, SavepointMetadata]:
+    """Delete the savepoints that were created before a time; return them, oldest first.
+
+    Raises:
+        Refused: a restore is pending.
+        CorruptData: a savepoint is damaged.
+    """
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
+        check_no_restore(timeline)
+        expired = expired_savepoints(timeline, context.timeline, created_before)
+        for instant in timeline.completed(Action.SAVEPOINT):
+            if instant.requested_at in expired:
+                _delete(context, instant, lease)
+    return expired
+
+
+def _delete(context: TableContext, savepoint: Instant, lease: Lease) -> None:
+    lease.check()
+    if savepoint.is_completed:
+        context.timeline.unpublish(savepoint)
+    inflight = Instant(savepoint.requested_at, Action.SAVEPOINT, State.INFLIGHT)
+    context.timeline.forget(inflight)
 
 
 def _plan(
     timeline: Timeline,
     store: TimelineStore,
     requested_at: str,
-    slices_as_of: SlicesAsOf,
+    slices_to_keep: SlicesToKeep,
     user: str,
     comment: str,
 ) -> SavepointMetadata:
     check_may_keep(timeline, store, requested_at)
-    slices = slices_as_of(timeline, requested_at)
+    slices = slices_to_keep(timeline, requested_at)
     return SavepointMetadata.of(slices, user, comment, time.time_ns() // 1_000_000)
 
 

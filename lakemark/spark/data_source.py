@@ -1,4 +1,4 @@
-"""A data source for Spark 4: ``spark.read.format("lakemark").load(path)``.
+"""A data source for Spark 4: ``spark.read.format("lakemark")``, and ``spark.readStream``.
 
 Each file slice, with or without logs, becomes a Spark task that yields Arrow batches.
 ``read_table`` is faster. It lets Spark read the Parquet files of slices without logs directly, and
@@ -10,8 +10,7 @@ rows by options; a schema can select columns too.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,28 +20,28 @@ from pyspark.sql.types import StructType
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.file_slice import FileSlice
-from lakemark.operations.open_table import open_table
-from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
+from lakemark.operations.change_feed import FeedType
+from lakemark.read.cdc import TEXT_SCHEMA, ChangeSplit, check_logs
+from lakemark.read.cdc.scan import CdcScan
+from lakemark.read.queries import Query, Snapshot
 from lakemark.read.scan import Scan
 from lakemark.spark.read import read_slices
+from lakemark.spark.source_options import FORMAT, SourceOptions
 from lakemark.spark.types import spark_schema
-from lakemark.storage import StorageLocation
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        InputPartition,
+    )
 except ImportError as error:
     message = (
         f"Spark {pyspark.__version__} does not support data sources in Python (Spark 4 does); "
         "use lakemark.spark.read.read_table, which works with both versions"
     )
     raise ImportError(message) from error
-
-FORMAT = "lakemark"
-
-_PATH = "path"
-_STORAGE = "storage."
-_QUERIES = ("snapshot", "read_optimized", "incremental")
-_OPTIONS = ("query", "as_of", "begin", "end", "where", "columns")
 
 
 def register(spark: SparkSession) -> None:
@@ -55,11 +54,14 @@ class LakemarkDataSource(DataSource):
 
     Options:
 
-    - ``query``: ``snapshot`` (the default), ``read_optimized`` or ``incremental``
+    - ``query``: ``snapshot`` (the default), ``read_optimized``, ``incremental`` or ``cdc``; a
+      stream needs one of the last two
     - ``as_of``: time of a ``snapshot`` or ``read_optimized`` query
-    - ``begin``, ``end``: range of an ``incremental`` query
+    - ``begin``, ``end``: range of an ``incremental`` or ``cdc`` query; a stream has no end, and may
+      begin at ``latest``
     - ``where``: a condition on rows
     - ``columns``: columns of the result (``a,b,c``)
+    - ``commits_per_batch``: how many commits a micro-batch of a stream may contain
     - ``storage.<name>``: an option of the object store's client
     """
 
@@ -70,7 +72,13 @@ class LakemarkDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the result. Raises the same errors as ``Table.scan``."""
-        return spark_schema(_plan_scan(self.options, _parse_columns(self.options)).schema)
+        options = SourceOptions.of(self.options)
+        if options.kind == FeedType.CDC:
+            check_logs(options.open_table().properties)
+            return spark_schema(TEXT_SCHEMA)
+        # The columns of an incremental query are the current columns, whatever its range is.
+        query = Snapshot() if options.kind == FeedType.INCREMENTAL else options.query()
+        return spark_schema(_plan_scan(options, query, options.columns).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns of a schema.
@@ -81,15 +89,32 @@ class LakemarkDataSource(DataSource):
         Raises:
             InvalidConfig: the user's schema has an unknown column, or a column with another type.
         """
-        scan = _plan_scan(self.options, schema.names)
-        for wanted, present in zip(schema, spark_schema(scan.schema), strict=True):
-            if wanted.dataType != present.dataType:
-                message = (
-                    f"column {present.name} is {present.dataType.simpleString()} in the table, not "
-                    f"{wanted.dataType.simpleString()}; use the table's type, then cast the column"
-                )
-                raise InvalidConfig(message)
+        options = SourceOptions.of(self.options)
+        options.check_batch()
+        if options.kind == FeedType.CDC:
+            _check_changes(schema)
+            return ChangesReader(options.open_table().changes(options.begin, options.end))
+        scan = _plan_scan(options, options.query(), schema.names)
+        _check_types(schema, scan.schema)
         return SliceReader(scan)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader of the commits of a table, as micro-batches.
+
+        Args:
+            schema: the table's schema, or the schema that the user specified.
+
+        Raises:
+            InvalidConfig: as for ``reader``; or the options do not fit a stream.
+        """
+        from lakemark.spark.stream_reader import CommitStreamReader
+
+        options = SourceOptions.of(self.options)
+        if options.feed_type() is FeedType.CDC:
+            _check_changes(schema)
+        else:
+            _check_types(schema, _plan_scan(options, Snapshot(), schema.names).schema)
+        return CommitStreamReader(options, schema.names)
 
 
 @dataclass(frozen=True)
@@ -119,48 +144,50 @@ class SliceReader(DataSourceReader):
             yield from read_slices(self._scan, [partition.file_slice])
 
 
-def _plan_scan(options: Mapping[str, str], columns: list[str] | None) -> Scan:
-    _check_names(options)
-    if _PATH not in options:
-        message = "the path of the table is missing; pass it to load(…)"
+@dataclass(frozen=True)
+class SplitPartition(InputPartition):
+    """A partition that consists of the changes of one commit in one file group."""
+
+    split: ChangeSplit
+
+
+class ChangesReader(DataSourceReader):
+    """Reads each split of a CDC query as a partition."""
+
+    def __init__(self, scan: CdcScan) -> None:
+        self._scan = scan
+
+    def __getstate__(self) -> dict[str, CdcScan]:
+        """Return the state without the splits, because workers get the splits as partitions."""
+        return {"_scan": self._scan.with_splits(())}
+
+    def partitions(self) -> list[InputPartition]:
+        """Return a partition for each split."""
+        return [SplitPartition(one) for one in self._scan.plan.splits]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a partition; Spark passes None if there is no partition."""
+        if isinstance(partition, SplitPartition):
+            yield from self._scan.read([partition.split])
+
+
+def _plan_scan(options: SourceOptions, query: Query, columns: Sequence[str] | None) -> Scan:
+    return options.open_table().scan(query, columns, options.where)
+
+
+def _check_changes(schema: StructType) -> None:
+    wanted = spark_schema(TEXT_SCHEMA)
+    if schema != wanted:
+        message = f"a CDC query has the columns {wanted.simpleString()}; omit the schema"
         raise InvalidConfig(message)
-    storage = {k.removeprefix(_STORAGE): v for k, v in options.items() if k.startswith(_STORAGE)}
-    table = open_table(StorageLocation(options[_PATH], storage))
-    return table.scan(_parse_query(options), columns, options.get("where"))
 
 
-def _check_names(options: Mapping[str, str]) -> None:
-    for name in options:
-        if name not in (*_OPTIONS, _PATH) and not name.startswith(_STORAGE):
-            near = difflib.get_close_matches(name, _OPTIONS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"options: {', '.join(_OPTIONS)}"
-            message = f"format {FORMAT} has no option {name!r}; {hint} (and {_STORAGE}<name>)"
+def _check_types(schema: StructType, present: pa.Schema) -> None:
+    """Check that the columns have the types that a user's schema demands."""
+    for wanted, field in zip(schema, spark_schema(present), strict=True):
+        if wanted.dataType != field.dataType:
+            message = (
+                f"column {field.name} is {field.dataType.simpleString()} in the table, not "
+                f"{wanted.dataType.simpleString()}; use the table's type, then cast the column"
+            )
             raise InvalidConfig(message)
-
-
-def _parse_query(options: Mapping[str, str]) -> Query:
-    kind = options.get("query", _QUERIES[0])
-    if kind not in _QUERIES:
-        message = f"option query is {kind!r}; pass one of {', '.join(_QUERIES)}"
-        raise InvalidConfig(message)
-    if kind == "incremental":
-        _refuse(options, kind, "as_of")
-        if "begin" not in options:
-            message = "query incremental needs the option begin: an instant, a date, or earliest"
-            raise InvalidConfig(message)
-        return Incremental(options["begin"], options.get("end"))
-    _refuse(options, kind, "begin", "end")
-    as_of = options.get("as_of")
-    return ReadOptimized(as_of) if kind == "read_optimized" else Snapshot(as_of)
-
-
-def _refuse(options: Mapping[str, str], kind: str, *names: str) -> None:
-    for name in names:
-        if name in options:
-            message = f"option {name} cannot be used with query {kind}; remove it"
-            raise InvalidConfig(message)
-
-
-def _parse_columns(options: Mapping[str, str]) -> list[str] | None:
-    listed = options.get("columns")
-    return None if listed is None else [name.strip() for name in listed.split(",")]

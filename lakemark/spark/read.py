@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -27,13 +29,17 @@ from lakemark.errors import InvalidConfig, SnapshotChanged
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import LATEST, open_table
+from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Incremental, Query
+from lakemark.read.query_instant import GivenTime
 from lakemark.read.scan import Scan
 from lakemark.spark.conditions import column_named, spark_condition
 from lakemark.spark.plain_slices import is_streaming_sink_file, plain_slices
-from lakemark.spark.shares import divide_slices
+from lakemark.spark.shares import divide_slices, divide_splits
 from lakemark.spark.types import arrow_for_spark, spark_schema
 from lakemark.storage import StorageLocation, canonical_url
+
+T = TypeVar("T")
 
 #: Spark's URL scheme for each scheme of ``canonical_url``. Azure is not listed, because its URL
 #: must also contain the account.
@@ -101,24 +107,67 @@ def read_table(
     return _to_dataframe(spark, scan, plain, root or "", where)
 
 
+def read_changes(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    begin: GivenTime = EARLIEST,
+    end: GivenTime | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    mergers: Sequence[CustomMerger] = (),
+) -> DataFrame:
+    """Return a DataFrame with the changes that each commit of a range made to records.
+
+    The columns are those of ``Table.changes``: ``op``, ``ts_ms``, ``before`` and ``after``. The
+    files are chosen immediately, and workers read them when Spark runs an action.
+
+    Args:
+        spark: the Spark session.
+        path: local path or URL of the table.
+        begin: the range begins after this requested time, or ``earliest``.
+        end: the last requested time in the range; None if the range has no end.
+        storage_options: as for ``read_table``.
+        mergers: as for ``read_table``.
+
+    Raises:
+        TableNotFound: there is no table at the path.
+        InvalidConfig: the table keeps no change data; or the range is not valid, or its files were
+            removed.
+        SnapshotChanged: the table changed meanwhile; call this function again.
+        CorruptData, Unsupported: as for ``Table.changes``.
+    """
+    location = StorageLocation(os.fspath(path), dict(storage_options or {}))
+    scan = open_table(location, mergers=mergers).changes(begin, end)
+    shares = divide_splits(scan.plan.splits, spark.sparkContext.defaultParallelism)
+    return _read_shares(spark, ReadShares.of(scan.with_splits(()).read, shares), scan.schema)
+
+
 @dataclass(frozen=True)
-class ReadSlices:
-    """A function for workers that yields the rows of slices, given the numbers of shares.
+class ReadShares(Generic[T]):
+    """A function for workers that yields the rows of shares, given the numbers of the shares.
 
     Attributes:
-        scan: the scan, without its slices.
-        shares: the slices of each task, pickled separately. So a worker unpickles only the slices
-            that it reads.
+        read: reads the rows of a share.
+        shares: what each task reads, pickled separately. So a worker unpickles only its share.
     """
 
-    scan: Scan
+    read: Callable[[Sequence[T]], Iterator[pa.RecordBatch]]
     shares: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, scan: Scan, parallelism: int) -> ReadSlices:
+    def of(
+        cls,
+        read: Callable[[Sequence[T]], Iterator[pa.RecordBatch]],
+        shares: Iterable[Sequence[T]],
+    ) -> ReadShares[T]:
+        """Return the function for these shares."""
+        return cls(read, tuple(pickle.dumps(share) for share in shares))
+
+    @classmethod
+    def of_scan(cls, scan: Scan, parallelism: int) -> ReadShares[FileSlice]:
         """Return the function for the slices of a scan, divided into shares for tasks."""
         shares = divide_slices(scan.slices, parallelism)
-        return cls(scan.with_slices(()), tuple(pickle.dumps(share) for share in shares))
+        return ReadShares.of(partial(read_slices, scan.with_slices(())), shares)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of slices, with types that Spark accepts.
@@ -128,7 +177,7 @@ class ReadSlices:
         """
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_slices(self.scan, pickle.loads(self.shares[number]))
+                yield from self.read(pickle.loads(self.shares[number]))
 
 
 def read_slices(scan: Scan, slices: Sequence[FileSlice]) -> Iterator[pa.RecordBatch]:
@@ -178,10 +227,14 @@ def _read_by_spark(
 
 
 def _read_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
-    function = ReadSlices.of(scan, spark.sparkContext.defaultParallelism)
+    function = ReadShares.of_scan(scan, spark.sparkContext.defaultParallelism)
+    return _read_shares(spark, function, scan.schema)
+
+
+def _read_shares(spark: SparkSession, function: ReadShares[T], schema: pa.Schema) -> DataFrame:
     count = len(function.shares)
     numbers = spark.range(0, count, 1, max(count, 1))
-    return numbers.mapInArrow(function, spark_schema(scan.schema))
+    return numbers.mapInArrow(function, spark_schema(schema))
 
 
 def _spark_root(url: str) -> str | None:

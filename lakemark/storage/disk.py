@@ -15,8 +15,8 @@ from itertools import count
 from typing import BinaryIO, TypeVar
 from uuid import uuid4
 
-from lakemark.errors import DiskFull, HudiError, InvalidConfig, StorageUnavailable, Unsupported
-from lakemark.storage.storage import AlreadyExists, InvalidPath, NotFound
+from lakemark.errors import DiskFull, HudiError, StorageUnavailable, Unsupported
+from lakemark.storage.storage import AccessDenied, AlreadyExists, InvalidPath, NotFound
 
 # How often a step is tried, because another process may delete the folder before its first use.
 _ATTEMPTS = 10
@@ -173,7 +173,7 @@ def _typed(error: OSError, path: str, root: str) -> HudiError:
             "the quota, or move the folder to a larger disk"
         )
     if error.errno in _REFUSALS:
-        return InvalidConfig(f"{path}: {reason}; give this user write permission")
+        return AccessDenied(f"{path}: {reason}; give this user write permission")
     if error.errno in _BAD_NAMES:
         return InvalidPath(f"{path}: {reason}")
     return StorageUnavailable(f"{path}: {reason}")

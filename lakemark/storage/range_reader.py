@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 # Each request reads at least this much. A footer, a log block's header or an index block has only a
@@ -10,16 +11,21 @@ from collections.abc import Callable
 _READ_AHEAD_BYTES = 256 << 10
 
 
-class RangeReader(io.RawIOBase):
-    """A read-only file that calls ``fetch(start, length_bytes)`` and keeps the last range."""
+class SizedReader(io.RawIOBase, ABC):
+    """A read-only file of a known size, which reads ranges of its bytes.
 
-    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
+    Args:
+        size_bytes: the size of the file.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
         super().__init__()
-        self._fetch = fetch
         self._size_bytes = size_bytes
         self._position = 0
-        self._window = b""
-        self._window_start = 0
+
+    @abstractmethod
+    def _range(self, start: int, length_bytes: int) -> bytes:
+        """Read a range, which is not empty and inside the file."""
 
     def readable(self) -> bool:
         """Return true."""
@@ -34,7 +40,11 @@ class RangeReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to an offset, without a request; return the new offset."""
+        """Move to an offset, without a request; return the new offset.
+
+        Raises:
+            ValueError: the offset is before the start.
+        """
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
         if base + offset < 0:
             message = f"cannot seek to {base + offset}, before the start of the file"
@@ -66,6 +76,16 @@ class RangeReader(io.RawIOBase):
         data = self.read(len(target))
         target[: len(data)] = data
         return len(data)
+
+
+class RangeReader(SizedReader):
+    """A file that calls ``fetch(start, length_bytes)`` and keeps the last range."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
+        super().__init__(size_bytes)
+        self._fetch = fetch
+        self._window = b""
+        self._window_start = 0
 
     def _range(self, start: int, length_bytes: int) -> bytes:
         at = start - self._window_start

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import BinaryIO, Protocol
 
-from lakemark.errors import HudiError, Permanent
+from lakemark.errors import HudiError, InvalidConfig, Permanent
 
 #: Control characters, and halves of surrogate pairs, which cannot be encoded as UTF-8.
 _REFUSED_CHARACTERS = r"[\x00-\x1f\x7f\ud800-\udfff]"
@@ -49,6 +49,10 @@ class NotFound(Permanent):
 
 class AlreadyExists(HudiError):
     """An object that was to be created exists. Read the object to find out who wrote it."""
+
+
+class AccessDenied(InvalidConfig):
+    """The store knows these credentials, or this user, but does not allow the request."""
 
 
 class PreconditionFailed(HudiError):

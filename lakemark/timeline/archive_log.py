@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import cast
@@ -105,21 +106,25 @@ class ArchiveLogs:
             self._instants[key] = tuple(instant for instant in found if instant)
         return self._instants[key]
 
-    def record_of(self, info: ObjectInfo, instant: Instant, part: Part) -> Record | None:
-        """Return the plan or metadata of an instant in a file; see ``ArchiveFile.read``."""
+    def records_of(
+        self, info: ObjectInfo, instants: Collection[Instant], part: Part
+    ) -> Iterator[tuple[Instant, Record]]:
+        """Yield the plans or metadata of instants in a file; see ``ArchiveFile.read``."""
         names = {(i.requested_at, i.action) for i in self.instants_of(info)}
-        if (instant.requested_at, instant.action) not in names:
-            return None
-        if part is Part.METADATA:
-            field = METADATA_FIELDS.get(instant.action, "")
-        else:
-            _, field = PLAN_FIELDS.get(instant.action, (instant.action, ""))
-        for entry in self._entries(info):
-            is_it = entry.get("commitTime") == instant.requested_at
-            is_part = part is Part.PLAN or _instant(entry, info.path) is not None
-            if is_it and is_part and isinstance(entry.get(field), Mapping):
-                return cast(Record, entry[field])
-        return {}
+        left: defaultdict[str, list[Instant]] = defaultdict(list)
+        for instant in instants:
+            if (instant.requested_at, instant.action) in names:
+                left[instant.requested_at].append(instant)
+        for entry in self._entries(info) if left else ():
+            for instant in left.pop(str(entry.get("commitTime")), ()):
+                record = _part_of(entry, instant, part, info.path)
+                if record is None:
+                    left[instant.requested_at].append(instant)
+                else:
+                    yield instant, record
+            if not left:
+                return
+        yield from ((instant, {}) for some in left.values() for instant in some)
 
     def _unfinished_merge(self, by_name: Mapping[str, ObjectInfo]) -> str | None:
         """Return the name of a merged file that may be incomplete; None if there is none."""
@@ -165,9 +170,19 @@ class ArchiveLogFile:
         """See ``ArchiveFile.instants``."""
         return self.archive.instants_of(self.info)
 
-    def read(self, instant: Instant, part: Part) -> Record | None:
+    def read(self, instants: Collection[Instant], part: Part) -> Iterator[tuple[Instant, Record]]:
         """See ``ArchiveFile.read``."""
-        return self.archive.record_of(self.info, instant, part)
+        return self.archive.records_of(self.info, instants, part)
+
+
+def _part_of(entry: Record, instant: Instant, part: Part, path: str) -> Record | None:
+    """Return the plan or metadata in an entry of an instant; None if it is in another entry."""
+    if part is Part.METADATA:
+        field = METADATA_FIELDS.get(instant.action, "")
+    else:
+        _, field = PLAN_FIELDS.get(instant.action, (instant.action, ""))
+    is_part = part is Part.PLAN or _instant(entry, path) is not None
+    return cast(Record, entry[field]) if is_part and isinstance(entry.get(field), Mapping) else None
 
 
 def _instant(entry: Record, path: str) -> Instant | None:

@@ -23,7 +23,12 @@ from lakemark.log.log_block import BlockType, HeaderKey, encode
 from lakemark.model.action import State
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import AlreadyExists, Storage
-from lakemark.timeline.archive_log import METADATA_FIELDS, PLAN_FIELDS, ArchiveLogs
+from lakemark.timeline.archive_log import (
+    METADATA_FIELDS,
+    PLAN_FIELDS,
+    ArchiveLogs,
+    is_archive_log,
+)
 from lakemark.timeline.archived_timeline import just_after
 from lakemark.timeline.content import decode_any
 from lakemark.timeline.lsm_writer import ArchivedInstant
@@ -56,7 +61,21 @@ class ArchiveLogWriter:
         Raises:
             WriteConflict: another archiver created the log of this number first.
         """
-        content = archive_log(instants)
+        self._create_next(archive_log(instants))
+
+    def merge_files(self) -> None:
+        """Do nothing, because lakemark does not merge the logs of table version 6."""
+
+    def clear(self) -> None:
+        """See ``ArchiveWriter.clear``. An empty log with the next number remains."""
+        listed = self._storage.list_folder(self._archive.folder)[1]
+        logs = [info for info in listed if is_archive_log(info.name)]
+        if any(info.size_bytes for info in logs):
+            self._create_next(b"")
+            self._check()
+            self._storage.delete([info.path for info in logs])
+
+    def _create_next(self, content: bytes) -> None:
         name = f".commits_.archive.{self._archive.newest_number() + 1}_{_WRITE_TOKEN}"
         self._check()
         try:
@@ -64,9 +83,6 @@ class ArchiveLogWriter:
         except AlreadyExists as error:
             message = f"another archiver wrote {name} at the same time"
             raise WriteConflict(message) from error
-
-    def merge_files(self) -> None:
-        """Do nothing, because lakemark does not merge the logs of table version 6."""
 
 
 def archive_log(instants: Iterable[ArchivedInstant]) -> bytes:

@@ -6,7 +6,7 @@ times. A file is read only when a caller requests an instant or a range that the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -53,11 +53,11 @@ class ArchiveFile(Protocol):
         """
         ...
 
-    def read(self, instant: Instant, part: Part) -> Record | None:
-        """Return the plan or the metadata of a completed instant.
+    def read(self, instants: Collection[Instant], part: Part) -> Iterator[tuple[Instant, Record]]:
+        """Yield the plan or the metadata of each of the completed instants that the file contains.
 
-        The record is empty if the instant has no plan or metadata. The result is None if the file
-        does not contain the instant. Raises what ``instants`` raises.
+        The file is read once. A record is empty if the instant has no plan or metadata. Raises what
+        ``instants`` raises.
         """
         ...
 
@@ -105,6 +105,14 @@ class ArchivedTimeline:
         }
         return tuple(found[name] for name in sorted(found))
 
+    def reaches_before(self, requested_at: str) -> bool:
+        """Return whether the archive has an older instant. Raises what ``instants`` raises.
+
+        Archives are shortened from their beginning.
+        """
+        older = (file for file in reversed(self.files) if file.may_hold("", requested_at))
+        return any(one.requested_at < requested_at for file in older for one in file.instants())
+
     def find(self, requested_at: str) -> Instant | None:
         """Find the instant requested at a time. Raises what ``instants`` raises.
 
@@ -120,12 +128,25 @@ class ArchivedTimeline:
         Raises what ``read`` raises.
         """
         record = self.read(instant, Part.METADATA)
-        if record is None:
-            return None
-        path = f"archived instant {instant}"
-        if not record:
-            raise CorruptData(path, None, "commit metadata", "an empty field")
-        return build_commit(record, path)
+        return None if record is None else _commit(instant, record)
+
+    def read_commits(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """Yield the metadata of those of the commits that are archived; see ``read_all``."""
+        for instant, record in self.read_all(instants, Part.METADATA):
+            yield instant, _commit(instant, record)
+
+    def read_all(self, instants: Iterable[Instant], part: Part) -> Iterator[tuple[Instant, Record]]:
+        """Yield the plan or the metadata of those of the completed instants that are archived.
+
+        Each file of the archive is read at most once, so the order is that of the files. Records
+        and errors are as for ``read``.
+        """
+        left = {(one.requested_at, one.action): one for one in instants}
+        for file in self.files:
+            wanted = [i for i in left.values() if _may_hold(file, i)]
+            for instant, record in file.read(wanted, part) if wanted else ():
+                del left[instant.requested_at, instant.action]
+                yield instant, record
 
     def read(self, instant: Instant, part: Part) -> Record | None:
         """Return the plan or the metadata of an archived instant.
@@ -143,14 +164,24 @@ class ArchivedTimeline:
         """
         completed = instant.completed(instant.completed_at or instant.requested_at)
         for file in self.files:
-            if file.may_hold(instant.requested_at, just_after(instant.requested_at)):
-                record = file.read(completed, part)
-                if record is not None:
+            if _may_hold(file, instant):
+                for _, record in file.read([completed], part):
                     return record
         return None
 
     def _named(self, requested_at: str) -> tuple[Instant, ...]:
         return self.instants(requested_at, just_after(requested_at))
+
+
+def _may_hold(file: ArchiveFile, instant: Instant) -> bool:
+    return file.may_hold(instant.requested_at, just_after(instant.requested_at))
+
+
+def _commit(instant: Instant, record: Record) -> CommitMetadata:
+    path = f"archived instant {instant}"
+    if not record:
+        raise CorruptData(path, None, "commit metadata", "an empty field")
+    return build_commit(record, path)
 
 
 def just_after(requested_at: str) -> str:

@@ -52,6 +52,18 @@ class ArchiveWriter(Protocol):
         """Merge small files of the archive, and delete files that are no longer used."""
         ...
 
+    def clear(self) -> None:
+        """Make the archive empty, and delete its files.
+
+        No later archival creates a file with the name of a deleted one. So a request that the store
+        executes late deletes nothing else.
+
+        Raises:
+            WriteConflict: another archiver added instants at the same time.
+            CorruptData: the list of the archive's files is damaged.
+        """
+        ...
+
 
 class TimelineArchive:
     """Moves instants from the active timeline of one table to its archive.

@@ -188,9 +188,11 @@ def encode_restore_plan(plan: RestorePlan) -> bytes:
     return avro_container.encode("HoodieRestorePlan", plan.to_record())
 
 
-def encode_restore_metadata(started_at: str, took_ms: int, undone: Sequence[RollbackPlan]) -> bytes:
+def encode_restore_metadata(
+    started_at: str, took_ms: int, undone: Sequence[RollbackPlan], deletes_archived: bool
+) -> bytes:
     """Encode a completed restore; see ``restore_metadata_record``."""
-    record = restore_metadata_record(started_at, took_ms, undone)
+    record = restore_metadata_record(started_at, took_ms, undone, deletes_archived)
     return avro_container.encode("HoodieRestoreMetadata", record)
 
 

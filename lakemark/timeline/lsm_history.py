@@ -27,7 +27,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -49,7 +50,9 @@ _OLD_ARCHIVE = ".commits_.archive."
 
 #: The file that contains the number of the newest manifest.
 VERSION_FILE = "_version_"
-_MANIFEST = re.compile(r"manifest_([0-9]+)")
+#: The names of manifests begin with this text, and end with a number.
+MANIFEST_PREFIX = "manifest_"
+_MANIFEST = re.compile(rf"{MANIFEST_PREFIX}([0-9]+)")
 _DATA_FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9]+)\.parquet")
 
 _NAMES = ["instantTime", "completionTime", "action"]
@@ -231,27 +234,31 @@ class LsmHistory:
                 self._instants[file.path] = tuple(_instants(rows, file.path))
         return self._instants[file.path]
 
-    def record_of(self, file: HistoryFile, instant: Instant, part: Part) -> Record | None:
-        """Return the plan or the metadata of an instant in a file; see ``ArchiveFile.read``.
+    def records_of(
+        self, file: HistoryFile, instants: Collection[Instant], part: Part
+    ) -> Iterator[tuple[Instant, Record]]:
+        """Yield the plans or the metadata of instants in a file; see ``ArchiveFile.read``.
 
-        Only row groups that may contain the instant are read.
+        Only row groups that may contain one of the instants are read.
         """
+        left = {(one.requested_at, str(one.action)): one for one in instants}
+        times = sorted({requested_at for requested_at, _ in left})
         with self._open(file) as parquet:
-            groups = [g for g in range(parquet.num_row_groups) if _spans(parquet, g, instant)]
+            groups = [g for g in range(parquet.num_row_groups) if _spans(parquet, g, times)]
             columns = [*_NAMES, str(part)]
             for batch in parquet.iter_batches(_COMMIT_BATCH_ROWS, groups, columns):
-                named = pc.and_(
-                    pc.equal(batch["instantTime"], instant.requested_at),
-                    pc.equal(batch["action"], str(instant.action)),
-                )
-                found = batch.filter(named)
-                if found.num_rows:
-                    data: bytes = found[str(part)][0].as_py() or b""
-                    return decode_any(data, f"{file.path}, instant {instant}") if data else {}
-        return None
+                found = batch.filter(pc.is_in(batch["instantTime"], pa.array(times)))
+                for row in found.to_pylist():
+                    instant = left.pop((row["instantTime"], row["action"]), None)
+                    if instant is not None:
+                        data: bytes = row[str(part)] or b""
+                        path = f"{file.path}, instant {instant}"
+                        yield instant, decode_any(data, path) if data else {}
+                if not left:
+                    return
 
     def _path_of(self, version: int) -> str:
-        return f"{self.folder}/manifest_{version}"
+        return f"{self.folder}/{MANIFEST_PREFIX}{version}"
 
     def _manifest(self, version: int) -> list[ManifestFile]:
         path = self._path_of(version)
@@ -411,9 +418,9 @@ class HistoryFile:
         """See ``ArchiveFile.instants``."""
         return self.history.instants_of(self)
 
-    def read(self, instant: Instant, part: Part) -> Record | None:
+    def read(self, instants: Collection[Instant], part: Part) -> Iterator[tuple[Instant, Record]]:
         """See ``ArchiveFile.read``."""
-        return self.history.record_of(self, instant, part)
+        return self.history.records_of(self, instants, part)
 
 
 def is_data_file(name: str) -> bool:
@@ -464,10 +471,11 @@ def _instants(rows: pa.Table, path: str) -> Iterator[Instant]:
             yield Instant(requested_at, action.completes_as, State.COMPLETED, at)
 
 
-def _spans(parquet: pq.ParquetFile, group: int, instant: Instant) -> bool:
-    """Return whether a row group may contain the instant, according to its statistics."""
+def _spans(parquet: pq.ParquetFile, group: int, times: Sequence[str]) -> bool:
+    """Return whether a row group may contain one of these sorted times, by its statistics."""
     column = parquet.schema_arrow.names.index("instantTime")
     statistics = parquet.metadata.row_group(group).column(column).statistics
     if statistics is None or not statistics.has_min_max:
         return True
-    return bool(statistics.min <= instant.requested_at <= statistics.max)
+    next_one = bisect_left(times, statistics.min)
+    return next_one < len(times) and bool(times[next_one] <= statistics.max)

@@ -160,6 +160,12 @@ class LsmWriter:
         if self._published:
             self._delete_old(self._settings.manifests_kept + layer)
 
+    def clear(self) -> None:
+        """See ``ArchiveWriter.clear``. The next manifest names no data files."""
+        if self._newest().files:
+            self._publish(())
+        self._delete_old(manifests_kept=1)
+
     def _newest(self) -> HistoryHead:
         """Return the newest version: read at the first call, then updated by this writer."""
         if self._head is None:

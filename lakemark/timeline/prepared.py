@@ -19,14 +19,14 @@ from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound, PreconditionFailed, Storage
 
 # Not in ``.hoodie/.temp/<instant>``: Apache Hudi's rollback treats every file there as a marker.
-_FOLDER = ".hoodie/.aux/prepared"
+PREPARED_FOLDER = ".hoodie/.aux/prepared"
 
 #: The folders of prepared content in a table and in its metadata table. One lock protects both.
-_FOLDERS = (_FOLDER, f".hoodie/metadata/{_FOLDER}")
+_FOLDERS = (PREPARED_FOLDER, f".hoodie/metadata/{PREPARED_FOLDER}")
 
 
 #: The prepared properties of a table whose version is about to change.
-ANNOUNCED_PROPERTIES = f"{_FOLDER}/hoodie.properties"
+ANNOUNCED_PROPERTIES = f"{PREPARED_FOLDER}/hoodie.properties"
 
 _TAKEN_OVER = b"#The lock was taken over from a writer that was to replace these properties: "
 
@@ -41,7 +41,7 @@ def prepared_path(pending: Instant) -> str:
     suffix = f"_{pending.attempt}" if pending.attempt else ""
     if pending.action is Action.SAVEPOINT:
         suffix = f".{Action.SAVEPOINT}"
-    return f"{_FOLDER}/{pending.requested_at}{suffix}"
+    return f"{PREPARED_FOLDER}/{pending.requested_at}{suffix}"
 
 
 def prepared_of(storage: Storage, requested_at: Collection[str]) -> list[str]:
@@ -49,7 +49,7 @@ def prepared_of(storage: Storage, requested_at: Collection[str]) -> list[str]:
 
     Savepoints are not included.
     """
-    _, objects = storage.list_folder(_FOLDER)
+    _, objects = storage.list_folder(PREPARED_FOLDER)
     return [info.path for info in objects if info.name.partition("_")[0] in requested_at]
 
 

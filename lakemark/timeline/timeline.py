@@ -15,6 +15,8 @@ ArchivedTime: TypeAlias = Callable[[str], str | None]
 
 _RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
 _MILLIS_DIGITS, _OLD_TIME_END = 17, "999"
+#: The instants that create a metadata table have numbers instead of times.
+_NUMBERED = "0" * 14
 
 
 def _unknown(requested_at: str) -> None:
@@ -161,15 +163,18 @@ class Timeline:
         write is older than every completed write. An archival keeps the newest commit before a
         pending write. So a late write was created after the archival, by a writer that had lost the
         lock. If a late write counted, archived instants that are newer than the late write would
-        not be recognised as archived. Apache Hudi counts late writes.
+        not be recognised as archived. Apache Hudi counts late writes. For the same reason, writes
+        with numbers do not count if there is a history: a partition that a writer of Apache Hudi
+        adds to a metadata table has a number that is less than the times of archived writes.
 
         Cleans and rollbacks are ignored, because they may stay active after the commits around them
         were archived. Source: ``BaseHoodieTimeline.getFirstNonSavepointCommit`` of the write
         timeline.
         """
         writes = [i for i in self.instants if i.action.is_write]
-        completed = (i.requested_at for i in writes if i.is_completed and self.has_history)
-        return next(completed, writes[0].requested_at if writes else None)
+        completed = [i.requested_at for i in writes if i.is_completed and self.has_history]
+        timed = (time for time in completed if not time.startswith(_NUMBERED))
+        return next(timed, next(iter(completed), writes[0].requested_at if writes else None))
 
     def is_in_doubt(self, requested_at: str) -> bool:
         """Return whether an instant that seems archived is newer than a pending write.

@@ -19,7 +19,7 @@ from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.index_plan import IndexPlan
 from lakemark.model.instant import Instant
-from lakemark.model.restore_plan import RestorePlan
+from lakemark.model.restore_plan import RestorePlan, records_deleted_archived
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.storage.parallel_requests import request_all
@@ -72,6 +72,7 @@ class TimelineReader:
         self._savepoints: dict[Instant, SavepointMetadata] = {}
         self._rollbacks: dict[Instant, RollbackPlan] = {}
         self._restores: dict[str, RestorePlan] = {}
+        self._emptied: dict[Instant, bool] = {}
 
     @classmethod
     def of_table(
@@ -220,7 +221,7 @@ class TimelineReader:
         return self._read_as(CompactionPlan.from_record, requested)
 
     def read_pending_compaction(self, pending: Instant) -> CompactionPlan:
-        """Return the plan of a pending compaction; an empty plan if the plan was removed.
+        """Return the plan of a pending compaction or log compaction; empty if it was removed.
 
         A compaction is inflight without a plan if its inflight file was created after the plan had
         been removed. This happens if the writer was paused, or if the store executed the request
@@ -229,7 +230,7 @@ class TimelineReader:
         Raises:
             SnapshotChanged, CorruptData: see ``read_compaction_plan``.
         """
-        requested = Instant(pending.requested_at, Action.COMPACTION, State.REQUESTED)
+        requested = Instant(pending.requested_at, pending.action, State.REQUESTED)
         found = self._find_as(CompactionPlan.from_record, requested)
         if found is not None:
             return found
@@ -332,6 +333,12 @@ class TimelineReader:
             requested = Instant(requested_at, Action.RESTORE, State.REQUESTED)
             self._restores[requested_at] = self._read_as(RestorePlan.from_record, requested)
         return self._restores[requested_at]
+
+    def has_deleted_archived(self, completed: Instant) -> bool:
+        """Return whether a restore deleted the files of archived instants, too; read once."""
+        if completed not in self._emptied:
+            self._emptied[completed] = self._read_as(records_deleted_archived, completed)
+        return self._emptied[completed]
 
     def read_clean_plan(self, requested_at: str) -> CleanPlan | None:
         """Return the plan of a pending or completed clean; None if its file is empty or missing."""

@@ -18,7 +18,7 @@ from lakemark.model.instant import Instant
 from lakemark.timeline.archive_log_writer import ArchiveLogWriter
 from lakemark.timeline.archiving import ArchiveWriter, TimelineArchive
 from lakemark.timeline.lsm_history import LsmHistory
-from lakemark.timeline.lsm_writer import LsmWriter
+from lakemark.timeline.lsm_writer import DEFAULTS, HistorySettings, LsmWriter
 from lakemark.timeline.prepared import prepared_of, prepared_path
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_reader import TimelineReader
@@ -27,17 +27,23 @@ from lakemark.timeline.timeline_reader import TimelineReader
 class TimelineStore(TimelineReader):
     """Reads and writes the instants of one table."""
 
-    def archive(self, instants: Sequence[Instant], check: Callable[[], None]) -> None:
+    def archive(
+        self,
+        instants: Sequence[Instant],
+        check: Callable[[], None],
+        settings: HistorySettings = DEFAULTS,
+    ) -> None:
         """Move completed instants into the archive. The caller holds the table's lock.
 
         Args:
             instants: the instants, oldest first, at least one.
             check: called before each change that needs the lock; raises if the lock was lost.
+            settings: when files of the archive are merged, in table version 8 and later.
 
         Raises:
             WriteConflict: another archiver moved some of the instants at the same time.
         """
-        writer = self.archive_writer(check)
+        writer = self.archive_writer(check, settings)
         TimelineArchive(self._storage, self._layout).move(instants, writer, check)
         names = {instant.requested_at for instant in instants}
         self._storage.delete(prepared_of(self._storage, names))
@@ -46,10 +52,12 @@ class TimelineStore(TimelineReader):
             self._cleans.pop(instant, None)
             self._rollbacks.pop(instant, None)
 
-    def archive_writer(self, check: Callable[[], None]) -> ArchiveWriter:
+    def archive_writer(
+        self, check: Callable[[], None], settings: HistorySettings = DEFAULTS
+    ) -> ArchiveWriter:
         """Return a writer that adds instants to the archive. The caller holds the table's lock."""
         if isinstance(self._archive, LsmHistory):
-            return LsmWriter(self._storage, self._archive, check)
+            return LsmWriter(self._storage, self._archive, check, settings)
         return ArchiveLogWriter(self._storage, self._archive, check)
 
     def make_folder(self) -> None:

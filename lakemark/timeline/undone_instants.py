@@ -3,7 +3,9 @@
 The active timeline alone does not show this. A rollback may have been archived, so that no active
 rollback names the undone instant. Or a compaction was rolled back, executed again, completed and
 archived. Then an active rollback names the compaction, although its files must be read. The history
-shows in both situations whether the instant was undone.
+shows in both situations whether the instant was undone. But the history may have been shortened. So
+a rollback of a table service, which may be executed again under the same requested time, counts
+only if the history reaches back to before that time, or if the instant was never archived.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ from lakemark.timeline.archived_timeline import ArchivedTimeline, Part, just_aft
 from lakemark.timeline.content import build_value
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+
+#: Actions that are not executed again after their rollback. Clusterings of table version 6 are
+#: ``replacecommit``. A rollback of another program may lack the action.
+_ONCE = frozenset({Action.COMMIT, Action.DELTA_COMMIT})
 
 
 def find_completed(archived: ArchivedTimeline, instants: Collection[str]) -> set[str]:
@@ -40,8 +46,9 @@ def find_undone(
 ) -> set[str]:
     """Return which of the instants an active or archived rollback or restore has undone for good.
 
-    An instant that was undone, but completed later, is not returned. Raises what
-    ``find_completed`` raises.
+    An instant that was undone, but completed later, is not returned. A restore to the empty table
+    has also undone archived instants, which its plan does not name, if its content records that it
+    deleted their files. Apache Hudi keeps these files. Raises what ``find_completed`` raises.
 
     Args:
         store: the reader of the table's instants.
@@ -53,9 +60,34 @@ def find_undone(
     if not unknown:
         return set()
     since = min(unknown)
-    rolled_back = {plan.instant for plan in _archived_rollbacks(archived, since)}
-    rolled_back |= {plan.instant for plan in rollbacks_since(store, since, timeline)}
-    return unknown & (rolled_back | _undone_by_restores(store, since, timeline))
+    rollbacks = [
+        *_archived_rollbacks(archived, since),
+        *rollbacks_since(store, since, timeline),
+    ]
+    rolled_back = {plan.instant for plan in rollbacks}
+    repeatable = {plan.instant for plan in rollbacks if plan.action not in _ONCE}
+    uncertain = {one for one in unknown & repeatable if _may_be_lost(one, timeline, archived)}
+    restored = _restored_since(store, since, timeline)
+    emptied_at = find_emptied_at(store, timeline)
+    return {
+        instant
+        for instant in unknown
+        if instant in restored
+        or instant < emptied_at
+        or (instant in rolled_back and instant not in uncertain)
+    }
+
+
+def find_emptied_at(store: TimelineStore, timeline: Timeline) -> str:
+    """Return the requested time of the last restore that deleted all files; "" if there is none."""
+    restores = timeline.completed(Action.RESTORE)
+    emptying = (i for i in restores if store.read_restore_plan(i.requested_at).empties_table)
+    return max((i.requested_at for i in emptying if store.has_deleted_archived(i)), default="")
+
+
+def _may_be_lost(instant: str, timeline: Timeline, archived: ArchivedTimeline) -> bool:
+    """Return whether an instant may have completed, and is missing in a shortened archive."""
+    return timeline.is_archived(instant) and not archived.reaches_before(instant)
 
 
 def rollbacks_since(store: TimelineStore, since: str, timeline: Timeline) -> list[RollbackPlan]:
@@ -66,16 +98,15 @@ def rollbacks_since(store: TimelineStore, since: str, timeline: Timeline) -> lis
 
 def _archived_rollbacks(archived: ArchivedTimeline, since: str) -> list[RollbackPlan]:
     found = (i for i in archived.instants(since) if i.action is Action.ROLLBACK)
-    records = ((i, archived.read(i, Part.METADATA)) for i in found)
     return [
         build_value(RollbackPlan.from_metadata, record, f"archived instant {instant}")
-        for instant, record in records
+        for instant, record in archived.read_all(found, Part.METADATA)
         if record
     ]
 
 
-def _undone_by_restores(store: TimelineStore, since: str, timeline: Timeline) -> set[str]:
-    """Return the instants that restores have undone. Restores are not archived."""
+def _restored_since(store: TimelineStore, since: str, timeline: Timeline) -> set[str]:
+    """Return the instants that completed restores name. Restores are not archived."""
     restores = (i.requested_at for i in timeline.completed(Action.RESTORE))
     plans = (store.read_restore_plan(name) for name in restores if name > since)
     return {one.requested_at for plan in plans for one in plan.instants}

@@ -24,21 +24,26 @@ earlier attempt, including lakemark's (``BaseHoodieTableServiceClient.compact``)
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
 from lakemark.config import keys
 from lakemark.errors import CorruptData, WriteConflict
+from lakemark.log.log_block import rollback_block
 from lakemark.model.action import Action, State
 from lakemark.model.commit_metadata import CommitMetadata, Operation
-from lakemark.model.file_names import BaseFileName
+from lakemark.model.file_names import BaseFileName, LogFileName
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.timeline.content import encode_commit
 from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.instant_files import files_of
+from lakemark.transaction.instant_files import awaited_logs, delete_unawaited, files_of
 from lakemark.transaction.table_context import TableContext
+
+#: The target of a rollback block that undoes nothing.
+_NO_INSTANT = "0"
 
 _log = logging.getLogger(__name__)
 
@@ -86,27 +91,29 @@ def clear_attempts(context: TableContext, planned: Instant, lease: Lease) -> Non
     Raises:
         LeaseLost: another writer may have begun an attempt.
     """
-    current = context.timeline.load().find(planned.requested_at)
+    timeline = context.timeline.load()
+    current = timeline.find(planned.requested_at)
     if current is None or current.state is not State.INFLIGHT:
         return
     if forget_unplanned(context, current):
         return
     context.timeline.withdraw_all(current.requested_at, lease.check)
     files = files_of(context, current.requested_at)
+    awaited = awaited_logs(context.timeline, timeline)
     lease.check()
-    context.delete_files(files)
+    delete_files_of(context, current, files, awaited)
     lease.check()
     context.timeline.forget(current, keep_plan=True)
 
 
 def is_unplanned(context: TableContext, target: Instant) -> bool:
-    """Return whether an instant is an inflight compaction whose requested file does not exist.
+    """Return whether an instant is an inflight compaction, or log compaction, without its plan.
 
     A rollback, a restore or an archival removed the plan before the inflight file was created. The
     writer of the inflight file had lost the lock, or the store executed the request late.
     """
     return (
-        target.action is Action.COMPACTION
+        target.action in (Action.COMPACTION, Action.LOG_COMPACTION)
         and target.state is State.INFLIGHT
         and not context.timeline.is_requested(target)
     )
@@ -153,8 +160,27 @@ def discard(context: TableContext, attempt: Instant, timeline: Timeline) -> bool
         return False
     published = [p for stat in commit.write_stats for p in stat.sizes_bytes] if commit else []
     own = [p for p in files_of(context, attempt.requested_at) if _is_of(p, attempt.attempt)]
-    context.delete_files(sorted(set(own).difference(published)))
+    gone = sorted(set(own).difference(published))
+    delete_files_of(context, attempt, gone, awaited_logs(context.timeline, timeline))
     return commit is not None
+
+
+def delete_files_of(
+    context: TableContext, attempt: Instant, paths: Sequence[str], awaited: Collection[str]
+) -> None:
+    """Delete files of an attempt, or of a failed task, that no commit names.
+
+    In table version 6, the plan of a compaction may contain logs that were still being written.
+    Such a log keeps existing, with a block that undoes nothing. A block that undoes the attempt's
+    instant would also undo the log of a later attempt in the same slice.
+
+    Args:
+        context: the table's context.
+        attempt: the instant that wrote the files.
+        paths: the paths of the files.
+        awaited: see ``awaited_logs``.
+    """
+    delete_unawaited(context, paths, awaited, rollback_block(attempt.requested_at, _NO_INSTANT))
 
 
 def _find_commit(
@@ -172,5 +198,6 @@ def _find_commit(
 
 
 def _is_of(path: str, attempt: str) -> bool:
-    name = BaseFileName.parse(path.rpartition("/")[2])
-    return name is not None and name.is_of(attempt)
+    name = path.rpartition("/")[2]
+    parsed = BaseFileName.parse(name) or LogFileName.parse(name)
+    return parsed is not None and parsed.is_of(attempt)

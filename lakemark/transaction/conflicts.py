@@ -2,11 +2,19 @@
 
 - Two commits that write the same file group conflict. Two commits that create a file group in the
   same bucket also conflict, because each bucket must have only one file group.
+- A non-blocking writer (``lakemark.operations.non_blocking``) writes only logs, and all
+  non-blocking writers choose the same file group for a bucket. So the commit of such a writer does
+  not conflict with another commit to the same file group. But it conflicts with a commit that
+  created another file group in the bucket, as writers that are not non-blocking do.
 - A delta commit and a compaction of the same file group do not conflict. The completion time of a
   log decides whether the log belongs to the slice that the compaction reads or to the slice that
   the compaction creates. But in table version 6, the name of a log contains its slice from the
   beginning. So the new slice of a compaction that was planned in between would not contain the log.
   Therefore such a compaction is a conflict.
+- A log compaction conflicts with compactions and replacements of its file groups, pending or
+  completed in between. It contains no other rows than the logs that it replaces. In the slice that
+  such a compaction creates, it would be read after the base file, which may have later rows, by
+  readers that do not skip replaced blocks.
 - In a table without a bucket index, a new key may be written to any file group of its partition. So
   two commits that add keys to the same partition conflict, because they may add the same key.
   Apache Hudi does not detect this, and stores such a key twice. If keys are unique in the whole
@@ -43,11 +51,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from lakemark.config.keys import GLOBAL_LOOKUP, INDEX, LOOKUP
-from lakemark.errors import Refused, WriteConflict
+from lakemark.errors import Retriable, WriteConflict
 from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import COMMITS, REPLACING, Action, State
 from lakemark.model.clustering_plan import NEW_BUCKETS
-from lakemark.model.commit_metadata import CommitMetadata, Operation
+from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
 from lakemark.timeline.clock import TimelineClock
@@ -72,21 +80,39 @@ _REPLACED_PARTITION = "all rows"
 _FileGroup: TypeAlias = tuple[str, int | str]
 
 
-class ClusteringPlanned(Refused):
-    """A clustering is planned for a file group that a commit writes, but no writer executes it."""
+class ReplacementPending(Retriable):
+    """A pending clustering or resize will replace a file group that a commit writes.
+
+    The commit may be tried again when the plan has been executed or removed.
+
+    Attributes:
+        planned: the pending instant.
+    """
+
+    def __init__(self, planned: Instant, message: str) -> None:
+        super().__init__(message)
+        self.planned = planned
+
+
+class ClusteringPlanned(ReplacementPending):
+    """A clustering is planned for a file group that a commit writes, but no writer executes it.
+
+    It is no ``WriteConflict``: a repetition in this process fails, too, unless this process or an
+    operator executes or removes the plan.
+    """
 
     def __init__(self, planned: Instant, group: str) -> None:
         super().__init__(
+            planned,
             f"{planned} is about to replace {group}, so nothing can be written there; execute the "
             "plan (lakemark table cluster TABLE --run, or with Apache Hudi), or remove it "
             f"(lakemark table rollback TABLE {planned.requested_at} --run); in a table with a "
             "fixed number of buckets, no writer can execute the plan, so remove it, and switch "
-            "clustering off in the job that planned it"
+            "clustering off in the job that planned it",
         )
-        self.planned = planned
 
 
-class ResizePlanned(WriteConflict):
+class ResizePlanned(ReplacementPending, WriteConflict):
     """A resize is planned for a bucket that a commit writes, but no writer executes it.
 
     The resize is executed by a writer that starts, so the commit may be tried again after a start.
@@ -94,11 +120,39 @@ class ResizePlanned(WriteConflict):
 
     def __init__(self, planned: Instant, group: str) -> None:
         super().__init__(
+            planned,
             f"{planned} is about to split or merge {group}, and the process that planned it has "
             "died, so nothing was published; the next start of a writer executes the plan, and so "
-            "does lakemark table resize-buckets TABLE --run"
+            "does lakemark table resize-buckets TABLE --run",
         )
-        self.planned = planned
+
+
+class ClusteringExecuted(ReplacementPending, WriteConflict):
+    """A live writer is rewriting a file group that a commit writes.
+
+    The commit may be tried again when the clustering, or the resize, has been completed or removed.
+    """
+
+    def __init__(self, ours: str, planned: Instant, group: str) -> None:
+        super().__init__(
+            planned,
+            f"instant {ours} and {planned}, which another writer executes, both write {group}; "
+            "nothing was published, and the batch can start again when that writer has finished",
+        )
+
+
+class BucketCountsChanged(WriteConflict):
+    """Another writer has changed the bucket counts of partitions since the table was opened.
+
+    A writer that opens the table again has the new counts.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"the bucket counts of partitions of table {url} were changed; open the table again, "
+            "and write again"
+        )
+        self.url = url
 
 
 def check_conflicts(
@@ -108,6 +162,8 @@ def check_conflicts(
     now: Timeline,
     store: TimelineStore,
     is_executed: Callable[[Instant], bool],
+    *,
+    non_blocking: bool = False,
 ) -> None:
     """Check a commit for conflicts before it is published.
 
@@ -118,11 +174,14 @@ def check_conflicts(
         now: the timeline that was loaded under the lock.
         store: the reader of the timeline's instants.
         is_executed: returns whether the heartbeat of a planned clustering's writer is alive.
+        non_blocking: whether our writer is non-blocking. Then other commits may write to the file
+            groups of our logs, because the order of the commits does not decide which row wins.
 
     Raises:
-        WriteConflict: a commit that completed in between changed one of our file groups; or a
-            clustering of one of our file groups is being executed; or a file slice to which we
-            wrote was rolled back; or a commit that was pending when ours began was archived.
+        WriteConflict: a commit that completed in between changed one of our file groups; or a file
+            slice to which we wrote was rolled back; or a commit that was pending when ours began
+            was archived.
+        ClusteringExecuted: a clustering of one of our file groups is being executed.
         ResizePlanned: a resize of one of our buckets is planned, and no live writer executes it.
         ClusteringPlanned: a clustering of one of our file groups is planned, and no live writer
             executes the plan.
@@ -135,13 +194,17 @@ def check_conflicts(
         if added and is_global and not _updates_record_index(metadata):
             groups.add(_ANY_NEW_KEYS)
     groups |= _partitions_of(metadata)
-    for theirs, touched in _others((ours, metadata), began_with, now, store):
+    is_shared = non_blocking and ours.action is Action.DELTA_COMMIT
+    ignored = _file_ids(s for s in metadata.write_stats if is_shared and not s.is_base_file)
+    for theirs, touched in _others((ours, metadata), began_with, now, store, ignored):
         common = groups & touched
         if common:
             group = _describe(*min(common, key=str))
             is_plan = theirs.action in REPLACING and not theirs.is_completed
-            if is_plan and not ours.action.is_table_service and not is_executed(theirs):
-                raise _not_executed(theirs, group, store)
+            if is_plan and not ours.action.is_table_service:
+                if not is_executed(theirs):
+                    raise _not_executed(theirs, group, store)
+                raise ClusteringExecuted(ours.requested_at, theirs, group)
             message = (
                 f"instant {ours.requested_at} and {theirs} both write {group}; nothing was "
                 "published, and the batch can start again"
@@ -240,7 +303,12 @@ def _others(
     began_with: Timeline,
     now: Timeline,
     store: TimelineStore,
+    ignored: Collection[tuple[str, str]],
 ) -> Iterator[tuple[Instant, set[_FileGroup]]]:
+    """Yield each other instant that may conflict with a commit, with what the instant touches.
+
+    Files that other commits wrote to the file groups ``ignored`` are no conflict.
+    """
     names_slices = store.version.logs_name_their_slice
     ours, replaces_rows = commit[0], commit[1].replaces_rows
     for theirs in now.completed(*COMMITS):
@@ -251,11 +319,12 @@ def _others(
                 added = _partitions_with_new_keys(metadata)
                 if added:
                     added.add(_ANY_NEW_KEYS)
-                touched = _written(metadata) | _replaced(metadata) | added
+                touched = _written(metadata, ignored) | _replaced(metadata) | added
                 yield theirs, touched | _touched_partitions(metadata)
-    for planned in now.pending(Action.COMPACTION) if names_slices or replaces_rows else ():
+    closes = replaces_rows or ours.action is Action.LOG_COMPACTION
+    for planned in now.pending(Action.COMPACTION) if names_slices or closes else ():
         is_new = began_with.find(planned.requested_at) is None
-        if replaces_rows or (is_new and ours.action is Action.DELTA_COMMIT):
+        if closes or (is_new and ours.action is Action.DELTA_COMMIT):
             operations = store.read_pending_compaction(planned).operations
             groups = [operation.group for operation in operations]
             yield planned, _file_groups((g.partition_path, g.file_id) for g in groups)
@@ -354,15 +423,23 @@ def _may_overlap(ours: Instant, theirs: CommitMetadata, is_planned_for: bool) ->
         theirs: the metadata of the other commit.
         is_planned_for: whether our logs belong to the slice that their compaction creates.
     """
+    if theirs.operation == Operation.LOG_COMPACT:
+        return ours.action in (Action.DELTA_COMMIT, Action.COMPACTION)
     if ours.action is Action.DELTA_COMMIT:
         return theirs.compacted and is_planned_for
-    return (
-        ours.action is Action.COMPACTION and not theirs.replaced_file_ids and not theirs.compacted
-    )
+    is_compaction = ours.action in (Action.COMPACTION, Action.LOG_COMPACTION)
+    return is_compaction and not theirs.replaced_file_ids and not theirs.compacted
 
 
-def _written(metadata: CommitMetadata) -> set[_FileGroup]:
-    return _file_groups((stat.partition_path or "", stat.file_id) for stat in metadata.write_stats)
+def _written(
+    metadata: CommitMetadata, ignored: Collection[tuple[str, str]] = ()
+) -> set[_FileGroup]:
+    return _file_groups(_file_ids(metadata.write_stats).difference(ignored))
+
+
+def _file_ids(written: Iterable[WriteStat]) -> frozenset[tuple[str, str]]:
+    """Return the partition and file id of the file group of each file."""
+    return frozenset((stat.partition_path or "", stat.file_id) for stat in written)
 
 
 def _replaced(metadata: CommitMetadata) -> set[_FileGroup]:

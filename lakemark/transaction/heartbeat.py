@@ -147,6 +147,17 @@ def find_alive(storage: Storage, policy: HeartbeatPolicy) -> frozenset[str]:
     return frozenset(f.name for f in files if _is_recent(f.modified_at, now, policy))
 
 
+def emits_heartbeats(storage: Storage, pending: Instant) -> bool:
+    """Return whether the writer of a pending instant emits heartbeats, or did so before it died.
+
+    The heartbeat starts before the instant is requested, and its file is deleted only after the
+    instant was completed or removed. So a pending instant without a file, not even an expired one,
+    belongs to a writer that emits no heartbeats.
+    """
+    _, files = storage.list_folder(HEARTBEAT_FOLDER)
+    return any(file.name == pending.requested_at for file in files)
+
+
 def clear_expired(storage: Storage, policy: HeartbeatPolicy, pending: Collection[str]) -> None:
     """Delete the expired heartbeat files of instants that are not pending.
 

@@ -8,12 +8,13 @@ upgrade keeps such logs. Apache Hudi 1.2 and lakemark write separate logs for ea
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from lakemark.config import keys
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.log_writers import targets_in, writers_in
-from lakemark.model.action import Action
+from lakemark.model.action import REPLACING, Action
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import LogFile, join
 from lakemark.model.format_version import FormatVersion
@@ -24,7 +25,7 @@ from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.table_context import TableContext
-from lakemark.view.file_lister import data_file, list_data_objects
+from lakemark.view.file_lister import data_file, list_data_objects, list_own_objects
 from lakemark.write.markers import marked_files
 
 #: Maximum difference between our clock and a store's clock, or between two time zones.
@@ -45,13 +46,15 @@ def files_of(context: TableContext, instant: str) -> list[str]:
 def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[str, list[str]]:
     """Return the files of several instants, with one listing of the table.
 
+    Files of other tables in folders of the table are left out.
+
     Raises:
         Unsupported: a log of table version 6 contains blocks of several commits.
     """
     storage, names_slice = context.storage, context.timeline.version.logs_name_their_slice
     may_name_slice = names_slice or was_version_6(storage)
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
-    for info in list_data_objects(storage):
+    for info in list_own_objects(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
         is_named = file is not None and file.name.instant in found
         if isinstance(file, LogFile) and (names_slice or (may_name_slice and not is_named)):
@@ -59,6 +62,16 @@ def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[s
         elif file is not None and is_named:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
+
+
+def files_named(context: TableContext, instants: Collection[str]) -> dict[str, list[str]]:
+    """Return the files whose names contain one of the instants; logs are not opened."""
+    found: dict[str, list[str]] = {instant: [] for instant in instants}
+    for info in list_own_objects(context.storage):
+        file = data_file(info.folder, info.name, info.size_bytes)
+        if file is not None and file.name.instant in found:
+            found[file.name.instant].append(info.path)
+    return found
 
 
 def was_version_6(storage: Storage) -> bool:
@@ -153,17 +166,52 @@ def has_logs_in_slice(context: TableContext, instant: str) -> bool:
 
 
 def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
-    """Return the logs in pending compaction plans that must exist until the plans are executed.
+    """Return the logs in plans of pending table services that must exist until then.
 
     In table version 6, the plan of another writer may contain logs that were still being written,
     and the executor of the plan must find these logs. In later versions, plans contain only logs of
     completed commits, so the result is empty.
     """
-    if not store.version.logs_name_their_slice:
-        return set()
-    plans = map(store.read_pending_compaction, timeline.pending(Action.COMPACTION))
-    operations = (operation for plan in plans for operation in plan.operations)
-    return {join(one.group.partition_path, name) for one in operations for name in one.log_files}
+    return planned_logs(store, timeline) if store.version.logs_name_their_slice else set()
+
+
+def planned_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
+    """Return the logs in the plans of all pending table services, relative to the table's root."""
+    logs = {
+        join(operation.group.partition_path, name)
+        for pending in timeline.pending(Action.COMPACTION, Action.LOG_COMPACTION)
+        for operation in store.read_pending_compaction(pending).operations
+        for name in operation.log_files
+    }
+    for pending in timeline.pending(*REPLACING):
+        logs.update(_clustered_logs(store, pending))
+    return logs
+
+
+def _clustered_logs(store: TimelineStore, pending: Instant) -> set[str]:
+    """Return the logs in the plan of a clustering; none if it is an overwrite, or was removed."""
+    with suppress(NotFound):
+        plan = store.read_clustering_plan(pending)
+        slices = (one for group in plan.input_groups for one in group.slices) if plan else ()
+        return {join(one.group.partition_path, name) for one in slices for name in one.log_files}
+    return set()
+
+
+def delete_unawaited(
+    context: TableContext, paths: Sequence[str], awaited: Collection[str], block: bytes
+) -> None:
+    """Delete files of an instant, except logs that must exist (``awaited_logs``).
+
+    Args:
+        context: the table's context.
+        paths: the paths of the files.
+        awaited: the logs that must exist. Those in ``paths`` are overwritten, so that they have no
+            rows.
+        block: the block that an overwritten log contains.
+    """
+    for path in sorted(set(paths).intersection(awaited)):
+        context.storage.put(path, block)
+    context.delete_files([path for path in paths if path not in awaited])
 
 
 def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -3,6 +3,10 @@
 Each writer has a heartbeat while it writes. No writer rolls back an instant whose writer is alive.
 A writer that has generated an instant time waits until the clocks of all writers are past that
 time.
+
+A writer may be non-blocking (``NON_BLOCKING_CONCURRENCY_CONTROL`` of Apache Hudi). Several such
+writers write the same file groups at the same time, without a conflict.
+``lakemark.operations.non_blocking`` describes the tables that support this.
 """
 
 from __future__ import annotations
@@ -11,16 +15,21 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import TimelineClock
+from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.heartbeat import (
+    HEARTBEAT_FOLDER,
     Heartbeat,
     HeartbeatPolicy,
     WriterAlive,
     find_alive,
     is_fresh,
 )
+from lakemark.write.early_conflicts import Rival
 
 #: Largest setting of ``clock_skew_ms``. A commit holds the lock at least for the clock skew, while
 #: other writers wait at most 90 s for the lock.
@@ -37,10 +46,28 @@ class MultiWriter:
             time holds the lock for at least this duration, as ``SkewAdjustingTimeGenerator`` does
             (200 ms). So the next holder generates a later time even without reading the timeline.
             Apache Hudi does not read the timeline to generate a time.
+        detects_conflicts_early: whether a commit fails before it writes to a file group that an
+            earlier commit of a living writer is writing
+            (``hoodie.write.concurrency.early.conflict.detection.enable``).
+        non_blocking: whether this writer writes to a file group although another commit may write
+            to the same file group meanwhile.
+
+    Raises:
+        InvalidConfig: ``detects_conflicts_early`` is combined with ``non_blocking``.
     """
 
     heartbeats: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
     clock_skew_ms: int = 200
+    detects_conflicts_early: bool = False
+    non_blocking: bool = False
+
+    def __post_init__(self) -> None:
+        if self.non_blocking and self.detects_conflicts_early:
+            message = (
+                "commits of a non-blocking writer do not conflict if they write the same file "
+                "group; pass either non_blocking or detects_conflicts_early"
+            )
+            raise InvalidConfig(message)
 
     def heartbeat(self, storage: Storage, instant: str) -> Heartbeat:
         """Start the heartbeat of this writer's instant."""
@@ -55,6 +82,22 @@ def has_heartbeat(storage: Storage, pending: Instant, multi_writer: MultiWriter 
     """Return whether a pending instant has a live heartbeat, also if the table is not shared."""
     policy = multi_writer.heartbeats if multi_writer is not None else HeartbeatPolicy()
     return pending.requested_at in find_alive(storage, policy)
+
+
+def find_rivals(base: Timeline, multi_writer: MultiWriter | None) -> tuple[Rival, ...]:
+    """Return the pending commits with which a commit is to detect conflicts early.
+
+    Pending table services are omitted, as by Apache Hudi.
+
+    Args:
+        base: the timeline on which the commit is based.
+        multi_writer: the settings of a shared table; None if the table has only one writer.
+    """
+    if multi_writer is None or not multi_writer.detects_conflicts_early:
+        return ()
+    expires_after_s = multi_writer.heartbeats.expires_after_s
+    pending = [i.requested_at for i in base.pending(Action.COMMIT, Action.DELTA_COMMIT)]
+    return tuple(Rival(i, f"{HEARTBEAT_FOLDER}/{i}", expires_after_s) for i in pending)
 
 
 def find_dead(

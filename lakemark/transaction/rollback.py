@@ -49,6 +49,7 @@ from lakemark.transaction.heartbeat import HeartbeatPolicy, clear_expired, forge
 from lakemark.transaction.instant_files import (
     as_planned,
     awaited_logs,
+    delete_unawaited,
     files_of,
     has_all_files,
     has_logs_in_slice,
@@ -56,10 +57,12 @@ from lakemark.transaction.instant_files import (
 )
 from lakemark.transaction.late_completion import rolled_back_and_completed, undo_late_completions
 from lakemark.transaction.multi_writer import find_dead, has_heartbeat
+from lakemark.transaction.plan_owner import check_not_executed
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.rollback_checks import (
     check_no_restore,
     check_undoable,
+    is_log_plan,
     named_instant,
     replaced_since,
 )
@@ -163,7 +166,7 @@ def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
     check_no_restore(timeline)
     target = named_instant(timeline, requested_at)
     _check_undoable(context, target, timeline)
-    if timeline.has_reappeared(target):
+    if timeline.has_reappeared(target) or is_log_plan(target):
         return RollbackPlan(requested_at, target.action, {})
     return _plan(context, target, timeline)
 
@@ -171,36 +174,67 @@ def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
 def roll_back_named(context: TableContext, requested_at: str) -> RollbackPlan:
     """Roll back one completed or pending instant, or complete a pending rollback of the instant.
 
-    The plan of a compaction that had not completed is kept, and can be executed again. The plan of
-    a clustering is removed. If later instants need the target of a pending rollback, the rollback
-    is removed. If an instant was archived and appears again as a pending one, it is removed, and
-    its files are kept. Raises what ``plan_rollback`` raises; for example ``Refused`` if the
-    heartbeat of a pending instant's writer is alive.
+    The plan of a compaction or log compaction that had not completed is kept, and can be executed
+    again. The plan of a clustering is removed, and so is that of a log compaction that no writer
+    has begun. If later instants need the target of a pending rollback, the rollback is removed. If
+    an instant was archived and appears again as a pending one, it is removed, and its files are
+    kept. Raises what ``plan_rollback`` raises; for example ``Refused`` if the heartbeat of a
+    pending instant's writer is alive.
 
     Returns:
         The plan with the files that were deleted.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
+        return _roll_back_named(context, requested_at, lease)
+
+
+def roll_back_abandoned(context: TableContext, requested_at: str) -> bool:
+    """Roll back a pending clustering that no live writer executes.
+
+    Returns:
+        False if the clustering was completed or removed meanwhile; otherwise true.
+
+    Raises:
+        WriteConflict: another writer is or may be executing the clustering.
+        Refused: a restore is pending.
+    """
+    with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
-        check_no_restore(timeline)
-        for rollback, plan in context.timeline.pending_rollbacks(timeline):
-            if plan.instant == requested_at:
-                if not _is_obsolete(context, rollback, timeline):
-                    return _finish(context, rollback, timeline, lease)
-                _forget_obsolete(context, rollback)
-                timeline = context.timeline.load()
-        target = named_instant(timeline, requested_at)  # model: choose attempt
-        _check_undoable(context, target, timeline)
-        if timeline.has_reappeared(target):
-            _forget_archived(context, target, lease)
-            return RollbackPlan(requested_at, target.action, {})
-        if not target.is_completed:
-            context.timeline.withdraw_all(requested_at, lease.check)
+        current = timeline.find(requested_at)
+        if current is None or current.is_completed:
+            return False
+        if not timeline.has_reappeared(current):
+            check_not_executed(context, current)
+        _roll_back_named(context, requested_at, lease)
+        return True
+
+
+def _roll_back_named(context: TableContext, requested_at: str, lease: Lease) -> RollbackPlan:
+    timeline = context.timeline.load()
+    check_no_restore(timeline)
+    for rollback, plan in context.timeline.pending_rollbacks(timeline):
+        if plan.instant == requested_at:
+            if not _is_obsolete(context, rollback, timeline):
+                return _finish(context, rollback, timeline, lease)
+            _forget_obsolete(context, rollback)
             timeline = context.timeline.load()
-            target = named_instant(timeline, requested_at)
-        if forget_unplanned(context, target):
-            return RollbackPlan(requested_at, target.action, {})
-        return _roll_back(context, target, timeline, lease)
+    target = named_instant(timeline, requested_at)  # model: choose attempt
+    _check_undoable(context, target, timeline)
+    if timeline.has_reappeared(target):
+        _forget_archived(context, target, lease)
+        return RollbackPlan(requested_at, target.action, {})
+    if is_log_plan(target):
+        lease.check()
+        context.timeline.forget(target)
+        forget_heartbeat(context.storage, requested_at)
+        return RollbackPlan(requested_at, target.action, {})
+    if not target.is_completed:
+        context.timeline.withdraw_all(requested_at, lease.check)
+        timeline = context.timeline.load()
+        target = named_instant(timeline, requested_at)
+    if forget_unplanned(context, target):
+        return RollbackPlan(requested_at, target.action, {})
+    return _roll_back(context, target, timeline, lease)
 
 
 def _check_undoable(context: TableContext, target: Instant, timeline: Timeline) -> None:
@@ -440,9 +474,8 @@ def _delete_files(
     """
     files = files_of(context, plan.instant)  # model: list files
     lease.check()
-    for path in set(files).intersection(awaited):
-        context.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
-    context.delete_files([path for path in files if path not in awaited])  # model: delete files
+    block = rollback_block(rollback.requested_at, plan.instant)
+    delete_unawaited(context, files, awaited, block)  # model: delete files
     return {**plan.files, **as_planned(context.storage, files)}
 
 

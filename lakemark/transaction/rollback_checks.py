@@ -64,19 +64,25 @@ def named_instant(timeline: Timeline, requested_at: str) -> Instant:
     Raises:
         InvalidConfig: there is no such instant, or the instant writes no rows.
         Refused: the instant is a compaction plan without files. (A clustering plan can be rolled
-            back, because the plan prevents commits to its file groups.)
+            back, because the plan prevents commits to its file groups. So can the plan of a log
+            compaction, on which no log depends.)
     """
     target = timeline.find(requested_at)
     if target is None or not target.action.is_write:
         found = "is not on the active timeline" if target is None else f"is a {target.action}"
         message = f"instant {requested_at} {found}; name a commit: lakemark table timeline TABLE"
         raise InvalidConfig(message)
-    if target.action in _COMPACTIONS and target.state is State.REQUESTED:
+    if target.action is Action.COMPACTION and target.state is State.REQUESTED:
         message = (
             f"{target} is a plan, and no file was written for it; there is nothing to roll back"
         )
         raise Refused(message)
     return target
+
+
+def is_log_plan(target: Instant) -> bool:
+    """Return whether an instant is the plan of a log compaction that no writer has begun."""
+    return target.action is Action.LOG_COMPACTION and target.state is State.REQUESTED
 
 
 def check_undoable(

@@ -56,6 +56,9 @@ IsInEffect: TypeAlias = Callable[[str], bool]
 
 Checkpoint = TypeVar("Checkpoint")
 
+#: How many characters of a checkpoint a message shows. A position in files may contain many paths.
+_SHOWN = 200
+
 
 class DamagedCheckpoint(Permanent):
     """A commit carries a checkpoint that cannot be parsed, so no run knows where to resume.
@@ -69,12 +72,20 @@ class DamagedCheckpoint(Permanent):
     def __init__(self, commit: str, key: str, value: str) -> None:
         place = f"commit {commit}" if commit else "the commit"
         is_ours = key == keys.CHECKPOINTS
-        form = "JSON with streamers and as_of" if is_ours else "topic,partition:offset,…"
+        form = (
+            "JSON with streamers and as_of"
+            if is_ours
+            else "the position in a source, such as topic,0:123"
+        )
         super().__init__(
-            f"{place} carries {key}={value!r}, expected {form}; set the offsets to resume from "
-            "with lakemark checkpoint set TABLE OFFSETS --run"
+            f"{place} carries {key}={_shortened(value)!r}, expected {form}; set the offsets "
+            "to resume from with lakemark checkpoint set TABLE OFFSETS --run"
         )
         self.commit, self.key, self.value = commit, key, value
+
+
+def _shortened(value: str) -> str:
+    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots, so that an alias with a type can be called

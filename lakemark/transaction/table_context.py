@@ -39,6 +39,11 @@ class TableContext:
     multi_writer: MultiWriter | None = None
     runner: Runner = field(default_factory=lambda: LocalRunner(1))
 
+    @property
+    def is_non_blocking(self) -> bool:
+        """Whether commits may write to a file group to which other commits write meanwhile."""
+        return self.multi_writer is not None and self.multi_writer.non_blocking
+
     def delete_files(self, paths: Sequence[str]) -> None:
         """Delete files of the table; see ``Storage.delete``."""
         delete_files(self.storage, paths, self.runner)

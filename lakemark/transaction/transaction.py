@@ -57,6 +57,7 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.attempt import (
     AttemptLost,
     clear_attempts,
+    delete_files_of,
     discard,
     has_instant,
     inflight_content,
@@ -64,7 +65,9 @@ from lakemark.transaction.attempt import (
 )
 from lakemark.transaction.conflicts import check_conflicts, earlier_unseen_commits
 from lakemark.transaction.heartbeat import Heartbeat, HeartbeatExpired
+from lakemark.transaction.instant_files import awaited_logs
 from lakemark.transaction.multi_writer import has_heartbeat
+from lakemark.transaction.plan_owner import check_not_executed
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers, marked_files
@@ -170,13 +173,14 @@ class Transaction:
                 table's lock.
 
         Raises:
-            WriteConflict: another writer is executing the plan, has completed or removed the plan,
-                or is rolling back an attempt.
+            WriteConflict: another writer is or may be executing the plan (``plan_owner``), has
+                completed or removed the plan, or is rolling back an attempt.
             LeaseLost: the lease expired while this process held the lock.
         """
         with context.lock.hold(lock_wait_s) as lease:
-            _check_free(context, pending)
-            _check_not_undone(context, pending, context.timeline.load())
+            timeline = context.timeline.load()
+            check_not_executed(context, timeline.find(pending.requested_at) or pending)
+            _check_not_undone(context, pending, timeline)
             clear_attempts(context, pending, lease)  # model: clear attempts
             return cls._create_attempt(context, pending, lease, lock_wait_s)  # model: resume
 
@@ -278,7 +282,8 @@ class Transaction:
         self._context.timeline.make_durable()  # takes long for many files, so not under the lock
         with self._lock(metadata) as (lease, timeline):
             self._check_others(metadata, timeline)
-            self._context.delete_files(leftovers)
+            awaited = awaited_logs(self._context.timeline, timeline) if leftovers else ()
+            delete_files_of(self._context, self.instant, leftovers, awaited)
             if precondition is not None:
                 precondition(timeline)
             if describe is not None:
@@ -301,6 +306,7 @@ class Transaction:
             timeline,
             context.timeline,
             lambda planned: has_heartbeat(context.storage, planned, context.multi_writer),
+            non_blocking=context.is_non_blocking,
         )
 
     def _publish_under(
@@ -492,12 +498,6 @@ class Transaction:
         if found is None or not found.is_completed:
             return None
         return found if found.is_legacy or found.completed_at == completed_at else None
-
-
-def _check_free(context: TableContext, pending: Instant) -> None:
-    if has_heartbeat(context.storage, pending, context.multi_writer):
-        message = f"{pending} is being executed by another writer, whose heartbeat is alive"
-        raise WriteConflict(message)
 
 
 def _check_not_undone(context: TableContext, pending: Instant, timeline: Timeline) -> None:

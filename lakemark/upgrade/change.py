@@ -36,7 +36,7 @@ from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Refused
 from lakemark.metadata.bootstrap import drop_metadata_table
-from lakemark.metadata.index_definition import remove_secondary_definitions
+from lakemark.metadata.index_definition import remove_stale_definitions
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import LogFile
@@ -161,7 +161,7 @@ def change_version(
             context.storage.delete([ANNOUNCED_PROPERTIES])
         _delete_timeline(context.storage, change, lease)
         if version is FormatVersion.V6:
-            remove_secondary_definitions(context.storage, lease.check)
+            remove_stale_definitions(context.storage, lease.check)
         return change
 
 
@@ -178,6 +178,11 @@ def _check_nothing_pending(
             remedy = (
                 "execute it with Apache Hudi, or remove the plan: lakemark table rollback TABLE "
                 f"{pending.requested_at} --run"
+            )
+        elif pending.action is Action.LOG_COMPACTION and pending.action not in but:
+            remedy = (
+                "execute it: lakemark table compact TABLE --logs --run; or remove it: lakemark "
+                f"table rollback TABLE {pending.requested_at} --run"
             )
         elif pending.action not in but:
             remedy = (

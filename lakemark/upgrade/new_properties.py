@@ -36,6 +36,7 @@ from lakemark.config.merge_settings import (
     strategy_of_mode,
 )
 from lakemark.config.table_properties import (
+    EXPRESSION_INDEX_PREFIX,
     SECONDARY_INDEX_PREFIX,
     MergeMode,
     TableProperties,
@@ -123,12 +124,13 @@ def properties_of(
 def _dropped_indexes(bare: Mapping[str, str], version: FormatVersion) -> dict[str, str]:
     """Return the property with the indexes of the next metadata table.
 
-    Tables of version 6 have no secondary indexes, as in Apache Hudi.
+    Tables of version 6 have neither secondary nor expression indexes, as in Apache Hudi.
     """
     named = [name for name in bare.get(keys.DROPPED_INDEXES, "").split(",") if name]
     if not named or version is not FormatVersion.V6:
         return {}
-    kept = (name for name in named if not name.startswith(SECONDARY_INDEX_PREFIX))
+    newer = (SECONDARY_INDEX_PREFIX, EXPRESSION_INDEX_PREFIX)
+    kept = (name for name in named if not name.startswith(newer))
     return {keys.DROPPED_INDEXES: ",".join(kept)}
 
 

@@ -85,6 +85,29 @@ def list_data_objects(storage: Storage) -> Iterator[ObjectInfo]:
             yield from storage.list_tree(folder)
 
 
+def list_own_objects(storage: Storage) -> list[ObjectInfo]:
+    """List the objects outside ``.hoodie``, without those of other tables in folders of the table.
+
+    A folder with a folder ``.hoodie`` is the root of another table, such as a backup of this one.
+    Queries do not make this distinction, and neither does Apache Hudi. But no file of another table
+    may be deleted.
+    """
+    objects = list(list_data_objects(storage))
+    inner = f"/{_OWN_FOLDER}/"
+    roots = {info.path.partition(inner)[0] for info in objects if inner in info.path}
+    prefixes = tuple(f"{root}/" for root in roots)
+    return [info for info in objects if not info.path.startswith(prefixes)]
+
+
+def list_own_files(storage: Storage) -> list[tuple[ObjectInfo, DataFile]]:
+    """List the data files in the partitions of the table; see ``list_own_objects``."""
+    objects = list_own_objects(storage)
+    partitions = {info.folder for info in objects if is_partition_metafile(info.name)}
+    inside = (info for info in objects if info.folder in partitions)
+    files = ((info, data_file(info.folder, info.name, info.size_bytes)) for info in inside)
+    return [(info, file) for info, file in files if file is not None]
+
+
 def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | None:
     """Parse a file name, and return the data file; None if it is not the name of a data file."""
     if (log := LogFileName.parse(name)) is not None:

@@ -16,12 +16,13 @@ from lakemark.errors import CorruptData
 from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
-from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
+from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_lister import DataFile, data_file
+from lakemark.view.lost_attempts import names_instant, slot_of
 from lakemark.view.visible_instants import VisibleInstants
 
 
@@ -207,18 +208,18 @@ class FileSystemView:
         return replace(self, groups=groups)
 
     def _lost_attempts(self, written: Iterable[DataFile]) -> list[str]:
-        """Return base files that other attempts to execute the same compaction wrote.
+        """Return files that other attempts to execute the same plan wrote.
 
-        Such a file has the same instant and file id as a file in ``written``
-        (``lakemark.view.lost_attempts``). The successful attempt deletes these files, but the
-        view's files may have been listed before the deletion.
+        Such a file has the slot of a file in ``written`` (``lakemark.view.lost_attempts``). The
+        successful attempt deletes these files, but the view's files may have been listed before
+        the deletion.
         """
-        bases = [file for file in written if isinstance(file, BaseFile)]
+        named = [file for file in written if names_instant(file, self.version)]
         return [
             other.path
-            for base in bases
-            for other in self._other_files(base)
-            if isinstance(other, BaseFile) and other.name.instant == base.name.instant
+            for file in named
+            for other in self._other_files(file)
+            if names_instant(other, self.version) and slot_of(other) == slot_of(file)
         ]
 
     def _other_files(self, file: DataFile) -> Iterator[DataFile]:

@@ -5,10 +5,12 @@ return the rows of a late file, and a bucket could get a second file group. If i
 a late file deletes the file (``roll_back``). Until then, the archive shows that the file's instant
 was rolled back.
 
-Reading the archive costs requests, so it is read only for two kinds of archived instants:
+Reading the archive costs requests, so it is read only for three kinds of archived instants:
 
 - instants with a file that was written long after the instant was requested. Slow commits, table
   services that were planned long before, and copied tables have such files too.
+- instants that were requested before a restore to the empty table. The restore deleted their files,
+  and a writer that was at work then may write more of them.
 - instants that are newer than a pending write. Archival keeps such instants active, so archived
   instants of this kind are suspicious.
 
@@ -28,7 +30,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.timeline.undone_instants import find_undone
+from lakemark.timeline.undone_instants import find_emptied_at, find_undone
 from lakemark.view.file_lister import DataFile
 
 #: A file is suspicious if it was written more than this time after its instant was requested. A
@@ -58,18 +60,27 @@ def find_late_instants(
     Raises:
         SnapshotChanged: the archive was rewritten meanwhile; load the timeline again.
     """
-    suspicious = {
+    archived = {
         instant
-        for instant, moment in written_at.items()
+        for instant in written_at
         if instant not in store.judged
         and instant.startswith(_REAL_TIMES)
         and timeline.find(instant) is None
         and timeline.is_archived(instant)
-        and (timeline.is_in_doubt(instant) or _is_suspicious(instant, moment, store.clock))
     }
-    if not suspicious:
+    if not archived:
         return set()
     try:
+        emptied_at = find_emptied_at(store, timeline)
+        suspicious = {
+            instant
+            for instant in archived
+            if instant < emptied_at
+            or timeline.is_in_doubt(instant)
+            or _is_suspicious(instant, written_at[instant], store.clock)
+        }
+        if not suspicious:
+            return set()
         late = find_undone(store, suspicious, timeline, store.load_archived())
     except CorruptData as error:
         _log.warning(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action, State
+from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.file_slice import LogFile, join
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
@@ -56,10 +57,11 @@ def check_retained(
 def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
     """Return whether a savepoint of the instant keeps all files of the state as of the instant.
 
-    A savepoint lists the files of its slices, which may include logs that were added later. The
-    result is False if a listed file was deleted. It is also False if the slices as of the instant
-    do not match the listed files. There are two possible reasons: a commit was requested before
-    the savepoint but completed after it, or an old release wrote the savepoint without logs.
+    A savepoint lists the files of its slices, which may include logs that were added later, and
+    logs that only a restore needs. The result is False if a listed file was deleted. It is also
+    False if the slices as of the instant do not match the listed files. There are two possible
+    reasons: a commit was requested before the savepoint but completed after it, or an old release
+    wrote the savepoint without logs.
 
     Args:
         view: view of the table's latest state.
@@ -84,10 +86,19 @@ def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) ->
     bases = {one.base.path for one in slices if one.base is not None}
     logs = {log.path for one in slices for log in one.logs}
     if not view.version.logs_name_their_slice:
-        return of_then == bases | logs
+        return of_then - _logs_of_later_slices(view, instant) == bases | logs
     named_logs = {path for path in named if isinstance(existing[path], LogFile)}
     names_logs = bool(named_logs) or not view.timeline.completed(Action.DELTA_COMMIT)
     return names_logs and of_then - named_logs == bases and named_logs <= logs
+
+
+def _logs_of_later_slices(view: FileSystemView, instant: str) -> set[str]:
+    """Return the logs of slices that were requested after an instant.
+
+    Some of them may belong to commits that were requested before it; see ``FileGroup.as_of``.
+    """
+    slices = (one for group in view.groups.values() for one in group.slices)
+    return {log.path for one in slices if one.base_instant > instant for log in one.logs}
 
 
 def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -> str | None:
@@ -118,20 +129,29 @@ def _retained_by(clean: Instant, timeline: Timeline, store: TimelineStore) -> st
     return metadata.earliest_readable or metadata.earliest_retained or _oldest_commit(timeline)
 
 
+def files_being_cleaned(timeline: Timeline, store: TimelineStore) -> frozenset[str]:
+    """Return the paths of the files that inflight cleans delete, some of which may be deleted."""
+    return frozenset(path for plan in _inflight_plans(timeline, store) for path in plan.paths)
+
+
 def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
     """Return the oldest instant that all inflight cleans retain; None if no clean is inflight.
 
     An inflight clean may have deleted some files of older states, so a query could silently miss
     rows. Apache Hudi checks only completed cleans.
     """
-    inflight = [i for i in timeline.pending(Action.CLEAN) if i.state is State.INFLIGHT]
-    plans = (store.read_clean_plan(clean.requested_at) for clean in inflight)
     retained = (
         plan.earliest_readable or plan.earliest_retained or _oldest_commit(timeline)
-        for plan in plans
-        if plan
+        for plan in _inflight_plans(timeline, store)
     )
     return max(filter(None, retained), default=None)
+
+
+def _inflight_plans(timeline: Timeline, store: TimelineStore) -> Iterator[CleanPlan]:
+    """Yield the plans of the cleans that are inflight, except lost plans."""
+    inflight = [i for i in timeline.pending(Action.CLEAN) if i.state is State.INFLIGHT]
+    plans = (store.read_clean_plan(clean.requested_at) for clean in inflight)
+    yield from filter(None, plans)
 
 
 def _oldest_commit(timeline: Timeline) -> str | None:

@@ -34,12 +34,14 @@ from lakemark.read.row_filter import filter_keys
 from lakemark.storage import Storage
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partition_metafile
 from lakemark.write.change_data import RowChanges, write_change_data
+from lakemark.write.early_conflicts import check_rivals
+from lakemark.write.event_times import EventTimes
 from lakemark.write.index_changes import IndexedRows, value_changes_of_log
 from lakemark.write.log_file_writer import LogFileWriter
 from lakemark.write.markers import create_marker, create_partition_metafile
 from lakemark.write.meta_column_values import set_meta_columns
 from lakemark.write.new_base_file import NewBaseFile
-from lakemark.write.partitioner import Bucket, task_number
+from lakemark.write.partitioner import Bucket, series_number, task_number
 from lakemark.write.write_context import WriteContext
 
 #: Size, in Arrow bytes, at which gathered changes are folded and written as log blocks.
@@ -56,7 +58,8 @@ class FileGroupWrite:
 
     Attributes:
         bucket: bucket of the changes.
-        current: the bucket's latest file slice; None to create a file group.
+        current: the bucket's latest file slice; None to create a file group. A non-blocking writer
+            creates a file group by its first log, so its slice has no files then.
         is_new_partition: whether the partition may have no metafile yet.
         readable: the bucket's file slice as queries read it; None if that is ``current``.
         adds_keys: whether the changes have keys that a lookup index must find in a base file later.
@@ -102,7 +105,10 @@ def write_file_group(
 
     Raises:
         ContentMismatch: another attempt to execute the task wrote other changes.
+        EarlyConflict: an earlier commit is writing the file group.
     """
+    if context.rivals:
+        check_rivals(context.storage, context.rivals, _group_of(context, task))
     changes = _resolve(context, task, _conform_changes(context.schema, changes))
     if task.current is None:
         return _create_base_file(context, task, changes)
@@ -183,19 +189,24 @@ def _resolve(
 def _create_base_file(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> WriteStat | None:
-    partition, instant = task.bucket.partition_path, context.instant
+    partition = task.bucket.partition_path
     merged = _merge(context, task, (), changes)
     first = next(merged, None)
     if first is None:
         return None  # all changes are deletes of keys that do not exist
     create_partition(context, partition, is_new_partition=task.is_new_partition)
-    new_file_id = task.new_file_id or file_id(
-        task.bucket.number, partition, instant, context.table_name
-    )
-    group = FileGroupId(partition, new_file_id)
-    rows = IndexedRows.of(context)
+    rows, group = IndexedRows.of(context), _group_of(context, task)
     stat = write_base_file(context, group, merged, first, written=[rows])  # model: write files
     return rows.describe_changes(stat, IndexedRows())
+
+
+def _group_of(context: WriteContext, task: FileGroupWrite) -> FileGroupId:
+    """Return the file group that a task writes or creates."""
+    if task.current is not None:
+        return task.current.group
+    partition, number = task.bucket.partition_path, task.bucket.number
+    new = task.new_file_id or file_id(number, partition, context.instant, context.table_name)
+    return FileGroupId(partition, new)
 
 
 def _merge(
@@ -281,25 +292,29 @@ def _append_log_file(
     if first is None:
         return None  # all changes were too late
     group = current.group
-    number = task_number(group)
-    name = _name_log(context, current, number)
+    if current.base is None and not current.logs:
+        create_partition(context, group.partition_path, is_new_partition=task.is_new_partition)
+    series = series_number(group)
+    name = _name_log(context, current, task_number(group))
     path = join(group.partition_path, str(name))
     names_slice = context.version.logs_name_their_slice
     create_marker(context.storage, context.instant, path, names_slice=names_slice)
     first_row = 0
     may_remove = IndexedRows(collects_keys=context.has_record_index)
     changed = IndexedRows(collects_keys=bool(context.secondary_columns))
+    event_times = EventTimes(context.event_time_column)
     with _log_writer(context, path) as writer:
         for part in chain([first], parts):
             may_remove.add(_possible_deletes(context, part))
             changed.add(part)
-            writer.append(set_meta_columns(part, context.instant, number, group.file_id, first_row))
+            event_times.add_changes(part)
+            writer.append(set_meta_columns(part, context.instant, series, group.file_id, first_row))
             first_row += part.num_rows
         status = writer.close()
     base_file, log_files = _listed_files(context, task, current, name)
     log = LogFile(group.partition_path, name, status.size_bytes)
-    readable, changed_keys = task.readable or current, changed.record_keys()
-    return WriteStat(
+    before = SearchedGroup(task.readable or current, current)
+    stat = WriteStat(
         file_id=group.file_id,
         path=path,
         partition_path=group.partition_path,
@@ -315,8 +330,9 @@ def _append_log_file(
         log_files=log_files,
         column_ranges=status.column_ranges,
         key_changes=_removed_by(context, task, log, may_remove.record_keys()),
-        secondary_changes=value_changes_of_log(context, readable, log, changed_keys),
+        secondary_changes=value_changes_of_log(context, before, log, changed.record_keys()),
     )
+    return event_times.describe(stat)
 
 
 def _possible_deletes(context: WriteContext, part: pa.Table) -> pa.Table:
@@ -344,8 +360,7 @@ def _removed_by(
         return None
     if task.current is None or not len(keys):
         return KeyChanges.removing(keys)
-    readable = task.readable or task.current
-    after = SearchedGroup(*(replace(s, logs=(*s.logs, log)) for s in (readable, task.current)))
+    after = SearchedGroup(task.readable or task.current, task.current).with_log(log)
     reader = replace(
         context.reader,
         is_visible=lambda instant: instant == context.instant or context.is_visible(instant),

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.index.key_search import SearchedGroup, merge_both_states
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index_records import index_keys
 from lakemark.model.commit_metadata import WriteStat
-from lakemark.model.file_slice import FileSlice, LogFile
+from lakemark.model.file_slice import LogFile
 from lakemark.model.key_changes import KeyChanges
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.write.write_context import WriteContext
@@ -86,16 +88,17 @@ class IndexedRows:
 
 
 def value_changes_of_log(
-    context: WriteContext, before: FileSlice, log: LogFile, record_keys: pa.Array
+    context: WriteContext, before: SearchedGroup, log: LogFile, record_keys: pa.Array
 ) -> Mapping[Hashable, KeyChanges]:
     """Return, for each secondary index, the keys of the index that a new log changes.
 
     A change may lose to a stored row, or contain only some columns. So the rows before and after
-    the log are those that queries read.
+    the log are those that queries read. While a compaction is pending, they are also those that
+    queries will read after it, because a compaction changes no index.
 
     Args:
         context: the commit.
-        before: the file slice that queries read before the commit.
+        before: the file group before the commit.
         log: the log, which is written and has not been committed yet.
         record_keys: the distinct keys of the log's changes.
     """
@@ -107,10 +110,9 @@ def value_changes_of_log(
         context.reader,
         is_visible=lambda instant: instant == context.instant or context.is_visible(instant),
     )
-    stored = reader.stored_rows(before, record_keys, columns)
     old, new = (IndexedRows(collects_keys=False, columns=indexed) for _ in range(2))
-    for found, logs in ((old, before.logs), (new, (*before.logs, log))):
-        for rows in reader.merge_rows(stored, logs, record_keys, columns):
+    for found, group in ((old, before), (new, before.with_log(log))):
+        for rows in chain.from_iterable(merge_both_states(reader, group, record_keys, columns)):
             found.add(rows)
     return new.value_changes(old)
 

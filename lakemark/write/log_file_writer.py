@@ -72,6 +72,7 @@ class LogFileWriter:
         indexed: Sequence[str] = (),
         settings: ParquetSettings = PARQUET_DEFAULTS,
         stores_meta_columns: bool = True,
+        replaced_instants: Sequence[str] = (),
     ) -> None:
         """Begin a file.
 
@@ -90,6 +91,8 @@ class LogFileWriter:
             settings: compression, page size and dictionaries of Parquet blocks.
             stores_meta_columns: whether data rows keep the values of their meta columns. Otherwise
                 these become null. Delete records always contain record key and partition path.
+            replaced_instants: for a log compaction, the instants of the blocks in other logs of the
+                slice that the blocks of this file replace.
         """
         assert block_format in _DATA_BLOCKS, block_format
         assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
@@ -102,6 +105,8 @@ class LogFileWriter:
             HeaderKey.SCHEMA: to_json(avro_schema),
             HeaderKey.INSTANT_TIME: instant,
         }
+        if replaced_instants:
+            self._header[HeaderKey.COMPACTED_BLOCK_TIMES] = ",".join(replaced_instants)
         self._stores_meta_columns = stores_meta_columns
         self._num_writes = self._num_deletes = 0
         self._num_data_blocks = self._num_delete_blocks = 0

@@ -10,19 +10,19 @@ from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, ME
 
 
 def set_meta_columns(
-    rows: pa.Table, instant: str, task: int | str, file_name: str, first_row: int = 0
+    rows: pa.Table, instant: str, series: int, file_name: str, first_row: int = 0
 ) -> pa.Table:
     """Set commit time, sequence number and file name of rows that are written to a file.
 
     A row without a commit time is new. Its commit time becomes the instant, and its sequence number
-    becomes ``<instant>_<task>_<row>``. A row with a commit time is a copy of an existing row, for
+    becomes ``<instant>_<series>_<row>``. A row with a commit time is a copy of an existing row, for
     example in a compaction. Such a row keeps its commit time and sequence number.
 
     Args:
         rows: rows with record keys and partition paths. The other meta columns may be absent, and
             the meta columns may have any order.
         instant: requested time of the commit.
-        task: number or name of the task, which is different for each file of a commit.
+        series: number of the file group, which is different for each file of a commit.
         file_name: name of the base file; for a log, the file id.
         first_row: position of the first row in the file, from 0. With this position, the
             sequence numbers in a file are unique even if its rows arrive in several tables.
@@ -30,7 +30,7 @@ def set_meta_columns(
     count = rows.num_rows
     meta = {name: _column(rows, name) for name in META_COLUMNS}
     if meta[COMMIT_TIME].null_count:
-        prefix, row_numbers = f"{instant}_{task}_", np.arange(first_row, first_row + count)
+        prefix, row_numbers = f"{instant}_{series}_", np.arange(first_row, first_row + count)
         seqnos = pc.binary_join_element_wise(prefix, pa.array(row_numbers).cast(pa.string()), "")
         is_new = meta[COMMIT_TIME].is_null()
         meta[COMMIT_TIME] = pc.fill_null(meta[COMMIT_TIME], instant)

@@ -13,9 +13,10 @@ from lakemark.model.file_names import BaseFileName, write_token
 from lakemark.model.file_slice import FileGroupId, FileSlice, join
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.write.base_file_writer import BaseFileWriter
+from lakemark.write.event_times import EventTimes
 from lakemark.write.markers import create_marker
 from lakemark.write.meta_column_values import clear_meta_columns, set_meta_columns
-from lakemark.write.partitioner import task_number
+from lakemark.write.partitioner import series_number, task_number
 from lakemark.write.write_context import WriteContext
 
 
@@ -36,11 +37,14 @@ class NewBaseFile:
             replaces: the file slice that the new file replaces.
         """
         self._context, self._group, self._replaces = context, group, replaces
-        self._number = task_number(group)
-        token = write_token(self._number, context.attempt)
+        self._series = series_number(group)
+        token = write_token(task_number(group), context.attempt)
         self._name = str(BaseFileName(group.file_id, token, context.instant))
         self._path = join(group.partition_path, self._name)
         self._rows = 0
+        # Stored rows without meta columns have no commit time, so they look like new rows.
+        are_distinct = context.virtual_keys is None or replaces is None
+        self._event_times = EventTimes(context.event_time_column if are_distinct else None)
         create_marker(context.storage, context.instant, self._path)
         self._stores_meta_columns = context.virtual_keys is None
         self._writer = BaseFileWriter(
@@ -67,7 +71,8 @@ class NewBaseFile:
     def write(self, rows: pa.Table) -> None:
         """Append live rows. Rows without a commit time get the time of the context's instant."""
         instant, first_row = self._context.instant, self._rows
-        stored = set_meta_columns(rows, instant, self._number, self._name, first_row)
+        self._event_times.add_rows(rows)
+        stored = set_meta_columns(rows, instant, self._series, self._name, first_row)
         self._writer.write(stored if self._stores_meta_columns else clear_meta_columns(stored))
         self._rows += rows.num_rows
 
@@ -82,7 +87,7 @@ class NewBaseFile:
         """
         status, replaces = self._writer.close(), self._replaces
         counts = counts or MergeCounts(inserted=self._rows)
-        return WriteStat(
+        stat = WriteStat(
             file_id=self._group.file_id,
             path=self._path,
             partition_path=self._group.partition_path,
@@ -96,3 +101,4 @@ class NewBaseFile:
             file_size_in_bytes=status.size_bytes,
             column_ranges=status.column_ranges,
         )
+        return self._event_times.describe(stat)

@@ -31,6 +31,9 @@ from lakemark.write.write_context import WriteContext
 #: files do not depend on the tables in which the rows arrive.
 _SAMPLE_ROWS = 10_000
 
+#: A number that is as long as the number of a file group in sequence numbers.
+_SAMPLE_SERIES = 1 << 62
+
 
 def write_new_file_groups(
     context: WriteContext,
@@ -112,7 +115,7 @@ def _new_rows(tables: Iterable[pa.Table]) -> MergeStream:
 
 def _encoded_row_bytes(context: WriteContext, sample: pa.Table) -> float:
     """Return the size of a row in a base file, with its part of the Bloom filter."""
-    rows = set_meta_columns(sample, context.instant, 0, "0" * 60)
+    rows = set_meta_columns(sample, context.instant, _SAMPLE_SERIES, "0" * 60)
     sink, footer = pa.BufferOutputStream(), FooterKeys()
     with parquet_writer(sink, context.schema, context.base_files) as writer:
         for row_group in divide_rows(rows, context.schema, context.base_files.row_group_bytes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,13 +39,27 @@ class Bucket:
 
 
 def task_number(group: FileGroupId) -> int:
-    """Return the number of a file group for write tokens and sequence numbers.
+    """Return the number of a file group for write tokens.
 
-    The number is a hash that fits into a Java ``int``, so two groups rarely have the same number.
-    It depends only on the group, so that a second attempt uses the same number.
+    The number is a hash that fits into a Java ``int``. Two groups may have the same number, because
+    the names of their files also contain their file ids. The number depends only on the group, so
+    that a second attempt uses the same number.
     """
     text = f"{group.partition_path}/{bucket_or_file_id(group.file_id)}"
     return zlib.crc32(text.encode()) & 0x7FFFFFFF
+
+
+def series_number(group: FileGroupId) -> int:
+    """Return the number of a file group for the sequence numbers of rows.
+
+    The sequence numbers of a commit must be unique, so the number is a hash of 63 bits. With the 31
+    bits of ``task_number``, two of 50,000 groups would have the same number in almost every second
+    commit. The number depends only on the group, so that a second attempt writes the same rows.
+    Apache Hudi uses the number of the Spark partition (``HoodieRecord.generateSequenceId``).
+    """
+    text = f"{group.partition_path}/{group.file_id}"
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +150,7 @@ def sort_by_bucket(
     rows: pa.Table,
     tasks: int = 1,
     first_task: int = 0,
+    order: npt.NDArray[np.int64] | None = None,
 ) -> SortedRows:
     """Sort rows by task and bucket. The costs depend on the number of rows, not of buckets.
 
@@ -144,6 +160,8 @@ def sort_by_bucket(
         rows: the rows, at least one.
         tasks: the number of tasks.
         first_task: see ``task_of``.
+        order: the positions of all rows in the order that they get within their buckets; None to
+            keep the order in which they arrived.
     """
     if isinstance(partition_paths, pa.ChunkedArray):
         partition_paths = partition_paths.combine_chunks()
@@ -153,7 +171,10 @@ def sort_by_bucket(
     if tasks > 1:
         row_tasks = (_hashes_of_paths(names)[paths] + numbers + first_task) % tasks
         codes += row_tasks * (len(names) * width)
-    order = np.argsort(codes, kind="stable")
+    if order is None:
+        order = np.argsort(codes, kind="stable")
+    else:
+        order = order[np.argsort(codes[order], kind="stable")]
     codes = codes[order]
     starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
     buckets = codes[starts] % (len(names) * width)

@@ -22,6 +22,7 @@ from lakemark.read.file_group_reader import FileGroupReader, all_visible
 from lakemark.read.log_changes import IsVisible
 from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.write.early_conflicts import Rival
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,9 @@ class WriteContext:
         virtual_keys: creates the record keys of stored rows, if the table has no meta columns.
         cdc_mode: what is logged for CDC queries; None if the table does not support them.
         attempt: for a compaction, name of the attempt to execute it; "" for a commit.
+        rivals: earlier commits with whose file groups a file of this commit must not conflict.
+        event_time_column: the column with event times, whose range the write stats contain; None
+            for write stats without it, as those of table services.
     """
 
     location: StorageLocation
@@ -69,6 +73,8 @@ class WriteContext:
     virtual_keys: VirtualKeys | None = None
     cdc_mode: LoggingMode | None = None
     attempt: str = ""
+    rivals: tuple[Rival, ...] = ()
+    event_time_column: str | None = None
 
     @property
     def logs_changes(self) -> bool:

@@ -53,8 +53,8 @@ class AdaptiveExchange:
 
     def __init__(
         self,
-        driver: StreamExchange,
-        cluster: Callable[[int], Exchange],
+        driver: StreamExchange[KafkaBatch],
+        cluster: Callable[[int], Exchange[KafkaBatch]],
         budget_bytes: int,
         forecast: BatchForecast,
     ) -> None:
@@ -70,7 +70,7 @@ class AdaptiveExchange:
         """See ``Exchange.run``. The batch is read again if a record is larger than expected."""
         return self.read(batch).run(batch, prepare, open_write)
 
-    def read(self, batch: KafkaBatch) -> Exchange:
+    def read(self, batch: KafkaBatch) -> Exchange[KafkaBatch]:
         """See ``StreamExchange.read``."""
         records = batch.planned_records
         share = share_bytes(records, self._budget_bytes)

@@ -42,6 +42,24 @@ class TooManyColumns(HudiError):
         )
 
 
+def evolved_columns(columns: pa.Schema, proposal: Proposal) -> pa.Schema:
+    """Return the columns with those that records request.
+
+    Raises:
+        InvalidRecords: the schema cannot have these columns.
+        TooManyColumns: there would be more columns than a table should have.
+    """
+    evolved = evolve(columns, proposal)
+    changes = changes_between(columns, evolved)
+    if not changes:
+        message = f"records request columns that the schema cannot have: {sorted(proposal)[:3]}"
+        raise InvalidRecords(message)
+    count = column_count(evolved)
+    if count > max(MAX_EVOLVED_COLUMNS, column_count(columns)):
+        raise TooManyColumns(count, changes[0].name)
+    return evolved
+
+
 @dataclass(frozen=True, slots=True)
 class SavedColumns:
     """The columns to restore if a batch is not committed."""
@@ -94,15 +112,7 @@ class BatchColumns:
             InvalidRecords: the schema cannot have these columns.
             TooManyColumns: there would be more columns than a table should have.
         """
-        schema = evolve(self._rows.schema, proposal)
-        changes = changes_between(self._rows.schema, schema)
-        if not changes:
-            message = f"records request columns that the schema cannot have: {sorted(proposal)[:3]}"
-            raise InvalidRecords(message)
-        columns = column_count(schema)
-        if columns > max(MAX_EVOLVED_COLUMNS, column_count(self._rows.schema)):
-            raise TooManyColumns(columns, changes[0].name)
-        self._set(schema)
+        self._set(evolved_columns(self._rows.schema, proposal))
 
     def _set(self, columns: pa.Schema) -> None:
         self.prepare = replace(self.prepare, converter=self.prepare.converter.for_table(columns))

@@ -4,7 +4,7 @@
 2. ``Exchange.run``          reads the records, and writes the files of each bucket
 3. ``WrittenBatch``          merges the results. If the batch must be written again, the attempt
                              ends here, and its instant is rolled back
-4. ``RejectCounter``, audit  check the numbers
+4. rules, rejects, audit     are checked by their numbers
 5. dead letters              are committed before the batch. If the run dies in between, the batch
                              is read again, and its dead letters get the same keys
 6. ``TableWriter.commit``    publishes the files and the checkpoint in one commit
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.position import Position
 from lakemark.config import keys
 from lakemark.errors import Retriable, WriteConflict
 from lakemark.model.commit_metadata import Operation, WriteStat
@@ -29,7 +29,7 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.schema.evolution import Proposal
 from lakemark.write.write_context import WriteContext
 from sinks.audit import NOTHING_READ, Audit
-from sinks.batch import BatchResult, KafkaBatch
+from sinks.batch import AnyBatch, BatchResult
 from sinks.hudi.batch_columns import BatchColumns
 from sinks.hudi.exchange import Exchange
 from sinks.hudi.partition_rule import ChangedRows, PartitionChange
@@ -38,6 +38,8 @@ from sinks.hudi.prepare import BucketWriter, WriteBuckets
 from sinks.hudi.sink_progress import SinkProgress
 from sinks.hudi.written_batch import WrittenBatch
 from sinks.reject_limit import RejectCounter
+from transforms.expectations import Rule
+from transforms.violations import NO_VIOLATIONS, Violations
 
 
 @dataclass(slots=True)
@@ -87,10 +89,15 @@ class BatchWriter:
         self._reject_counter, self._partition_change = reject_counter, partition_change
         self._duplicates = duplicates
 
+    @property
+    def _rules(self) -> tuple[Rule, ...]:
+        """The rules that judge the rows."""
+        return self._columns.prepare.converter.rules
+
     def attempt(
         self,
-        batch: KafkaBatch,
-        exchange: Exchange,
+        batch: AnyBatch,
+        exchange: Exchange[AnyBatch],
         timer: StageTimer,
         refused: ChangedRows | None,
     ) -> BatchResult | Proposal | ChangedRows:
@@ -123,21 +130,28 @@ class BatchWriter:
             if len(changed) and self._partition_change is PartitionChange.REJECT:
                 self.abandon()
                 return changed
+            written.violations.check(self._rules)
             if written.rejects:
                 first = written.first_reject or "unknown"
                 self._reject_counter.check(written.rejected, written.records, first)
-            audited = written.audit(batch)
-            lost = batch.check_source(written.read.gaps(batch.start, batch.end))
+            audited = written.audit(f"batch {batch.start} to {batch.end}", batch.spans)
+            lost = batch.check_source(written.read.gaps(batch.spans))
             audited = audited.with_lost(lost)
             with timer.measure("commit"):
                 self._commit_rejects(written)
                 instant = self._publish(
-                    written.row_stats, batch.start, batch.end, batch.topic_id, audited, lost
+                    written.row_stats,
+                    batch.start,
+                    batch.end,
+                    batch.topic_id,
+                    audited,
+                    lost,
+                    written.violations,
                 )
-        return written.to_result(instant, timer.seconds, audited.skipped)
+        return written.to_result(instant, timer.seconds, audited.skipped, self._rules)
 
     def commit_start(
-        self, start: KafkaCheckpoint, topic_id: str, lost: Sequence[Mapping[str, object]]
+        self, start: Position, topic_id: str, lost: Sequence[Mapping[str, object]]
     ) -> Instant:
         """See ``HudiSink.commit_start``."""
         with self._undo_on_failure():
@@ -177,7 +191,7 @@ class BatchWriter:
         """Return the function that opens the writers; an exchange says if there may be rejects."""
 
         def open_write(may_reject: bool) -> WriteBuckets:
-            write = self._open_rows(context)
+            write = open_row_buckets(self._rows, context, self._partition_change, self._duplicates)
             if self._rejects is None or not may_reject:
                 return write
             reject_context = self._rejects.begin()
@@ -185,14 +199,6 @@ class BatchWriter:
             return replace(write, rejects=rejects)
 
         return open_write
-
-    def _open_rows(self, context: WriteContext) -> WriteBuckets:
-        if self._rows.settings.index is None:
-            unplaced = BucketWriter(context, FileGroupAssignment({}, frozenset()))
-            placement = Placement(self._rows, context, self._duplicates)
-            return WriteBuckets(unplaced, None, placement=placement)
-        looks_up = self._partition_change.compares_partitions
-        return WriteBuckets(BucketWriter(context, self._rows.assign_file_groups()), None, looks_up)
 
     def _commit_rejects(self, written: WrittenBatch) -> None:
         if self._rejects is None or not self._rejects.is_writing:
@@ -207,16 +213,19 @@ class BatchWriter:
     def _publish(
         self,
         stats: Sequence[WriteStat],
-        start: KafkaCheckpoint,
-        end: KafkaCheckpoint,
+        start: Position,
+        end: Position,
         topic_id: str,
         audited: Audit,
         lost: Sequence[Mapping[str, object]],
+        violations: Violations = NO_VIOLATIONS,
     ) -> Instant:
         """Commit files together with the offsets of their records, from ``start`` to ``end``."""
         facts = {keys.SOURCE_START: str(start), keys.AUDIT: audited.to_json()}
         if (chain := self._columns.prepare.converter.chain) is not None:
             facts[keys.TRANSFORM] = chain.fingerprint
+        if self._rules:
+            facts[keys.EXPECTATIONS] = violations.to_json(self._rules)
         if lost:
             facts[keys.SOURCE_LOST] = json.dumps(list(lost))
         progress = self._progress.metadata(end, topic_id)
@@ -225,3 +234,25 @@ class BatchWriter:
         instant = self._rows.commit(stats, {**facts, **progress}, check, operation)
         self._progress.advance(end)
         return instant
+
+
+def open_row_buckets(
+    rows: TableWriter,
+    context: WriteContext,
+    partition_change: PartitionChange,
+    duplicates: Duplicates | None,
+) -> WriteBuckets:
+    """Return the function that writes the buckets of a table, and only counts rejects.
+
+    Args:
+        rows: the writer of the table, whose instant has begun.
+        context: the context that ``begin`` returned.
+        partition_change: the rule for rows whose key exists in another partition.
+        duplicates: what an insert does with stored keys; None for upserts and deletes.
+    """
+    if rows.settings.index is None:
+        unplaced = BucketWriter(context, FileGroupAssignment({}, frozenset()))
+        placement = Placement(rows, context, duplicates)
+        return WriteBuckets(unplaced, None, placement=placement)
+    looks_up = partition_change.compares_partitions
+    return WriteBuckets(BucketWriter(context, rows.assign_file_groups()), None, looks_up)

@@ -11,21 +11,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from lakemark.errors import Permanent
 from lakemark.execution.limits import usable_memory_bytes
 from sinks.batch import KafkaBatch
-from transforms.kafka_records import sort_by_arrival
-
-#: The maximum Arrow size of a collected batch; the heap of the JVM may set a lower limit.
-COLLECT_BUDGET_BYTES = 768 << 20
-
-#: How many copies of a batch Python must hold outside the heap: two batches and their decoded rows.
-_COPIES_OUTSIDE_HEAP = 4
-
-#: This size is always collected, even if memory is short.
-_MIN_BUDGET_BYTES = 32 << 20
+from sinks.hudi.collect_budget import COLLECT_BUDGET_BYTES, driver_budget_bytes
+from transforms.raw_records import HEADERS, sort_by_arrival
 
 #: The maximum Arrow size of a record batch between Spark and Python.
 MAX_ARROW_BATCH_BYTES = 64 << 20
@@ -33,15 +24,22 @@ MAX_ARROW_BATCH_BYTES = 64 << 20
 #: The size of a record in addition to its key and value: offsets, timestamp, validity.
 _ROW_OVERHEAD_BYTES = 48
 
-#: How many copies of a batch Spark's heap must hold while it is collected (measured: 3 to 4).
-_COPIES_ON_HEAP = 6
-
 #: The setting that limits the rows of Arrow batches, in every version of Spark.
 ROWS_IN_ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 #: The maximum number of rows in an Arrow batch of small records.
 _MAX_ROWS = 10_000
 _CUT = "__cut"
+
+#: For each column whose cells may be large: the expression of a cell's size in bytes.
+_SIZES = {
+    "key": "coalesce(octet_length(key), 0)",
+    "value": "coalesce(octet_length(value), 0)",
+    HEADERS: (
+        f"coalesce(aggregate({HEADERS}, 0, (sum, one) -> sum + octet_length(one.key) + "
+        "coalesce(octet_length(one.value), 0)), 0)"
+    ),
+}
 
 
 class TooLarge(Permanent):
@@ -53,9 +51,7 @@ def collect_budget_bytes(spark: SparkSession) -> int:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     heap_bytes = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
-    outside_bytes = max(0, usable_memory_bytes() - heap_bytes)
-    budgets = (heap_bytes // _COPIES_ON_HEAP, outside_bytes // _COPIES_OUTSIDE_HEAP)
-    return min(COLLECT_BUDGET_BYTES, max(_MIN_BUDGET_BYTES, min(budgets)))
+    return driver_budget_bytes(heap_bytes, usable_memory_bytes())
 
 
 def share_bytes(records: int, budget_bytes: int) -> int:
@@ -91,6 +87,18 @@ def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
     return sort_by_arrival(table.drop_columns([_CUT]))
 
 
+def load_classes(spark: SparkSession) -> None:
+    """Collect two rows, so that the JVM has the classes of ``collect`` before the first batch."""
+    rows = spark.range(0, 2, 1, 2).selectExpr(
+        "cast(string(id) as binary) as value",
+        "cast(string(id) as binary) as key",
+        "int(id) as partition",
+        "id as offset",
+        "timestamp_millis(id) as timestamp",
+    )
+    _to_arrow(_omit_large_records(rows, share=0))
+
+
 def _too_large(cut: int, records: int, share: int, budget_bytes: int) -> str:
     remedy = "lower source.max_records_per_batch"
     if budget_bytes < COLLECT_BUDGET_BYTES:
@@ -105,17 +113,18 @@ def _too_large(cut: int, records: int, share: int, budget_bytes: int) -> str:
 
 
 def _omit_large_records(records: DataFrame, share: int) -> DataFrame:
-    key_bytes, value_bytes = (
-        f.coalesce(f.octet_length(name), f.lit(0)) for name in ("key", "value")
-    )
-    is_cut = key_bytes + value_bytes > share
+    """Replace key and value of large records by null.
+
+    This is one call of the JVM. The same expressions, built as columns, are thirty calls, which
+    took 30 to 60 ms of each batch while the previous batch was published.
+    """
+    sizes = {name: size for name, size in _SIZES.items() if name in records.columns}
+    is_cut = f"({' + '.join(sizes.values())} > {share})"
     kept = [
-        f.when(is_cut, None).otherwise(f.col(name)).alias(name)
-        if name in ("key", "value")
-        else f.col(name)
+        f"if({is_cut}, null, {name}) as {name}" if name in sizes else f"`{name}`"
         for name in records.columns
     ]
-    return records.select(*kept, is_cut.alias(_CUT))
+    return records.selectExpr(*kept, f"{is_cut} as {_CUT}")
 
 
 def _to_arrow(records: DataFrame) -> pa.Table:

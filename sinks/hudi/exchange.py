@@ -2,7 +2,7 @@
 
 An exchange runs two functions:
 
-``prepare``   converts a chunk of raw Kafka records to changes, and divides them by bucket
+``prepare``   converts a chunk of raw records to changes, and divides them by bucket
 ``write``     writes all changes of one bucket, in order of arrival, to one file
 
 A small batch is collected in the driver as Arrow data. Threads of the driver write it, without any
@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -25,11 +25,13 @@ from lakemark.merge.merge_stream import split_batches
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.write.partitioner import Bucket, SortedRows
 from sinks.audit import ChangeCounts, RecordsRead
-from sinks.batch import KafkaBatch
+from sinks.batch import Batch, KafkaBatch, RecordsBatch
 from sinks.hudi.arrived_rows import ArrivedRows, BucketGroup, TableInMemory
-from sinks.hudi.collect import COLLECT_BUDGET_BYTES, collect
+from sinks.hudi.collect import collect
+from sinks.hudi.collect_budget import COLLECT_BUDGET_BYTES
 from sinks.hudi.partition_rule import ChangedRows
 from transforms.schema_request import SchemaRequest
+from transforms.violations import Violations
 
 #: The size of a chunk of raw records, which is decoded at once.
 CHUNK_BYTES = 16 << 20
@@ -56,6 +58,8 @@ class PortionKind(IntEnum):
     KEYS = 4
     #: How many changes were looked up together, and are to be written (``ChangeCounts``).
     CHANGE_COUNTS = 5
+    #: How many rows violated the rules of ``expect`` (``Violations``).
+    VIOLATIONS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,14 @@ class BucketWritten:
 #: The result for one bucket, or for the merged portions of another kind. A ``Bucket`` means that
 #: the bucket has changes, which were not written. None means that there is no result.
 PortionResult: TypeAlias = (
-    BucketWritten | SchemaRequest | RecordsRead | ChangedRows | ChangeCounts | Bucket | None
+    BucketWritten
+    | SchemaRequest
+    | RecordsRead
+    | ChangedRows
+    | ChangeCounts
+    | Violations
+    | Bucket
+    | None
 )
 
 
@@ -141,20 +152,24 @@ class Write(Protocol):
 OpenWrite = Callable[[bool], Write]
 
 
-class Exchange(Protocol):
+#: The kind of batch that an exchange reads.
+ReadableBatch = TypeVar("ReadableBatch", bound=Batch, contravariant=True)
+
+
+class Exchange(Protocol[ReadableBatch]):
     """Moves the records of a batch to their buckets."""
 
     def run(
-        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+        self, batch: ReadableBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
         """Read the batch once, prepare it, and write each bucket."""
         ...
 
 
-class StreamExchange(Exchange, Protocol):
+class StreamExchange(Exchange[ReadableBatch], Protocol[ReadableBatch]):
     """Moves the records of each batch of a stream to their buckets."""
 
-    def read(self, batch: KafkaBatch) -> Exchange:
+    def read(self, batch: ReadableBatch) -> Exchange[ReadableBatch]:
         """Read a batch without writing it, if it fits in this process.
 
         Returns:
@@ -224,33 +239,66 @@ class ReadBatch:
     the call that reads.
 
     Args:
-        records: the raw records, in order of arrival.
+        records: the raw records, in order of arrival. The values of different tables may have
+            different types.
         runner: the threads that prepare and write.
     """
 
-    def __init__(self, records: pa.Table, runner: LocalRunner) -> None:
+    def __init__(self, records: Sequence[pa.Table], runner: LocalRunner) -> None:
         self._records, self._runner = records, runner
 
     @property
     def size_bytes(self) -> int:
         """The Arrow memory of the raw records."""
-        return int(self._records.nbytes)
+        return sum(int(table.nbytes) for table in self._records)
+
+    def run(self, batch: Batch, prepare: Prepare, open_write: OpenWrite) -> list[PortionResult]:
+        """See ``Exchange.run`` and ``write_records``."""
+        return write_records(self._records, prepare, open_write, self._runner)
+
+
+def write_records(
+    records: Sequence[pa.Table], prepare: Prepare, open_write: OpenWrite, runner: LocalRunner
+) -> list[PortionResult]:
+    """Prepare raw records and write their buckets, in threads of this process.
+
+    If records request a schema change, only this request is returned, and nothing is written.
+
+    Args:
+        records: the raw records, in order of arrival; see ``ReadBatch``.
+        prepare: converts a chunk of the records.
+        open_write: returns the function that writes a bucket.
+        runner: the threads.
+    """
+    chunks = [chunk for table in records for chunk in split_batches(table, CHUNK_BYTES)]
+    prepared = runner.map(lambda chunk: prepare(chunk, 1), chunks)
+    portions = [portion for several in prepared for portion in several]
+    requests = [one for one in portions if one.kind is PortionKind.SCHEMA_REQUEST]
+    arrived = requests or portions
+    may_reject = any(one.kind is PortionKind.REJECTS for one in arrived)
+    write, placed = open_write(may_reject).place(arrived)
+    return write_buckets(_arrived(placed), write, runner, COLLECT_BUDGET_BYTES)
+
+
+class MemoryExchange:
+    """Writes batches that the source has already read, in threads of this process.
+
+    Args:
+        runner: the threads that prepare and write.
+    """
+
+    def __init__(self, runner: LocalRunner) -> None:
+        self._runner = runner
 
     def run(
-        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+        self, batch: RecordsBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
-        """See ``Exchange.run``.
+        """See ``Exchange.run``."""
+        return self.read(batch).run(batch, prepare, open_write)
 
-        If records request a schema change, only this request is returned, and nothing is written.
-        """
-        chunks = list(split_batches(self._records, CHUNK_BYTES))
-        prepared = self._runner.map(lambda chunk: prepare(chunk, 1), chunks)
-        portions = [portion for several in prepared for portion in several]
-        requests = [one for one in portions if one.kind is PortionKind.SCHEMA_REQUEST]
-        arrived = requests or portions
-        may_reject = any(one.kind is PortionKind.REJECTS for one in arrived)
-        write, placed = open_write(may_reject).place(arrived)
-        return write_buckets(_arrived(placed), write, self._runner, COLLECT_BUDGET_BYTES)
+    def read(self, batch: RecordsBatch) -> ReadBatch:
+        """See ``StreamExchange.read``."""
+        return ReadBatch(batch.tables, self._runner)
 
 
 class DriverExchange:
@@ -279,7 +327,7 @@ class DriverExchange:
         Raises:
             TooLarge: a record is larger than its share of the budget.
         """
-        return ReadBatch(collect(batch, self._budget_bytes), self._runner)
+        return ReadBatch([collect(batch, self._budget_bytes)], self._runner)
 
 
 def _arrived(portions: Iterable[Portion]) -> dict[PortionKind, ArrivedRows]:

@@ -21,8 +21,10 @@ import pyarrow.compute as pc
 from lakemark.index.partition_changes import DELETES_ADD, IS_COUNTED, OTHER_PARTITION, SCHEMA
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from transforms.change_builder import ConvertedBatch
-from transforms.kafka_records import sort_by_arrival
+from transforms.conversion_config import ConversionConfig
+from transforms.converted_batch import ConvertedBatch
+from transforms.raw_records import sort_by_arrival
+from transforms.reject_reason import RejectCode, RejectReason
 from transforms.rejects import Rejects, Stage
 
 
@@ -73,7 +75,7 @@ class ChangedRows:
         return _describe(counted[0]) if counted else None
 
     def reject_from(
-        self, prepared: ConvertedBatch, records: pa.Table, topic: str | None
+        self, prepared: ConvertedBatch, records: pa.Table, converter: ConversionConfig
     ) -> ConvertedBatch:
         """Convert the upserts of these keys and partitions to rejects.
 
@@ -84,7 +86,7 @@ class ChangedRows:
         Args:
             prepared: the changes and rejects of the records.
             records: the raw Kafka records.
-            topic: the topic of the records, if they have no ``topic`` column.
+            converter: how the records became changes.
         """
         changes = prepared.changes
         row = pc.index_in(_names(changes), value_set=_names(self.rows).combine_chunks())
@@ -96,10 +98,18 @@ class ChangedRows:
         rejected, first = np.unique(prepared.arrivals[found], return_index=True)
         why = self.rows.take(row.take(pa.array(found[first])).combine_chunks()).to_pylist()
         reasons = [
-            f"{_describe(row)}; table.partition_change: reject refuses this row" for row in why
+            RejectReason(
+                RejectCode.OTHER_PARTITION,
+                f"{_describe(row)}; table.partition_change: reject refuses this row",
+            )
+            for row in why
         ]
         arrived = sort_by_arrival(records)
-        refused = Rejects.from_records(arrived, rejected, reasons, Stage.PARTITION, topic)
+        values = arrived.column("value").take(pa.array(rejected))
+        schema_ids = converter.value_decoder.schema_ids(values)
+        refused = Rejects.from_records(
+            arrived, rejected, reasons, Stage.PARTITION, converter.topic, schema_ids
+        )
         kept = np.flatnonzero(~np.isin(prepared.arrivals, rejected))
         return replace(
             prepared,

@@ -30,10 +30,11 @@ from sinks.dead_letters import first_reject, to_changes
 from sinks.hudi.exchange import BucketWritten, Portion, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
 from sinks.hudi.placement import Placement
-from transforms.change_builder import ConvertedBatch
-from transforms.kafka_records import sort_by_arrival
+from transforms.converted_batch import ConvertedBatch
+from transforms.raw_records import parts_of, sort_by_arrival
 from transforms.record_converter import RecordConverter
 from transforms.schema_request import SchemaRequest
+from transforms.violations import Violations
 
 #: The bucket of portions that are not divided, so that one task receives all of them.
 _ONE_BUCKET = Bucket("", 0)
@@ -43,9 +44,10 @@ _ONE_BUCKET = Bucket("", 0)
 class PrepareChunk:
     """Decodes a chunk of raw records, and divides the changes and rejects by bucket.
 
-    There are two further portions. One contains the number of records. They are counted here, when
-    they are read, so that the number can be compared with the number of changes that are written
-    later. The other contains a schema request, if the records have one.
+    There are up to three further portions. One contains the number of records. They are counted
+    here, when they are read, so that the number can be compared with the number of changes that are
+    written later. The others contain a schema request and the violations of rules, if there are
+    any.
 
     Attributes:
         converter: decodes the records.
@@ -68,7 +70,7 @@ class PrepareChunk:
         """See ``Prepare``."""
         prepared = self.converter(records)
         if self.refused is not None:
-            prepared = self.refused.reject_from(prepared, records, self.converter.topic)
+            prepared = self.refused.reject_from(prepared, records, self.converter)
         added_rows = self._added_rows(prepared, records)
         counts = RecordsRead.in_chunk(records, prepared.ignored, prepared.filtered, added_rows)
         portions = [
@@ -77,17 +79,17 @@ class PrepareChunk:
         ]
         if prepared.request:
             portions.append(_undivided(PortionKind.SCHEMA_REQUEST, prepared.request.to_table()))
+        if prepared.violations:
+            portions.append(_undivided(PortionKind.VIOLATIONS, prepared.violations.to_table()))
         return portions
 
     def _added_rows(self, prepared: ConvertedBatch, records: pa.Table) -> Mapping[int, int]:
-        """Count the changes of each partition of the topic, without the first of each record."""
-        if self.converter.chain is None:
-            return {}
+        """Count the changes of each part of the batch, without the first of each record."""
         repeated = prepared.arrivals[1:][np.diff(prepared.arrivals) == 0]
         if not len(repeated):
             return {}
-        partitions = sort_by_arrival(records).column("partition").take(pa.array(repeated))
-        return dict(Counter(partitions.to_pylist()))
+        parts = parts_of(sort_by_arrival(records)).take(pa.array(repeated))
+        return dict(Counter(parts.to_pylist()))
 
     def _divide(self, prepared: ConvertedBatch, tasks: int) -> Iterator[Portion]:
         changes, rejects = prepared.changes, to_changes(prepared.rejects)
@@ -218,6 +220,8 @@ class WriteBuckets:
             return self.rows.find_in_other_partitions(bucket.number, tables)
         if kind is PortionKind.CHANGE_COUNTS:
             return ChangeCounts.from_table(next(iter(tables)))
+        if kind is PortionKind.VIOLATIONS:
+            return Violations.of(tables)
         arriving = _CountedTables(tables)
         writer = self.rows if kind is PortionKind.ROWS else self.rejects
         stat = None

@@ -1,4 +1,4 @@
-"""Writes batches of Kafka records to a Hudi table, each batch as one commit with its offsets.
+"""Writes batches of records to a Hudi table, each batch as one commit with its position.
 
 ``HudiSink.write`` makes attempts until the batch is published. ``batch_writer`` describes the steps
 of an attempt.
@@ -19,18 +19,22 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.position import Position
 from checkpoints.progress import Progress
 from lakemark.config.merge_settings import merge_settings
 from lakemark.errors import InvalidConfig, WriteConflict
+from lakemark.model.action import REPLACING
 from lakemark.model.instant import Instant
+from lakemark.operations.cluster import is_clusterable
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
-from lakemark.transaction.conflicts import ResizePlanned
+from lakemark.transaction.conflicts import ClusteringExecuted, ReplacementPending
+from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
+from lakemark.write.early_conflicts import EarlyConflict
 from lakemark.write.partitioner import Bucket
-from sinks.batch import BatchResult, KafkaBatch
+from sinks.batch import AnyBatch, BatchResult
 from sinks.hudi.batch_columns import BatchColumns, SavedColumns
 from sinks.hudi.batch_writer import BatchWriter, StageTimer
 from sinks.hudi.exchange import Exchange
@@ -47,6 +51,9 @@ _MAX_ATTEMPTS = 5
 #: After more conflicts than this with other writers, the stream is restarted, with longer pauses.
 _MAX_CONFLICTS = 2
 _MAX_PAUSE_S = 0.5
+
+#: How long the sink waits for the end of an earlier commit that is writing the same file groups.
+_MAX_WAIT_S = 30.0
 
 
 class HudiSink:
@@ -120,19 +127,47 @@ class HudiSink:
         return [name for writer in writers for name in writer.recover()]
 
     def progress(self) -> Progress | None:
-        """Return how far the table has read its topic; None if it records no progress.
+        """Return how far the table has read its source; None if it records no progress.
 
         The next batch is committed only if the table still has this checkpoint.
         """
         return self._progress.find()
 
-    def checkpoint(self) -> KafkaCheckpoint | None:
+    def checkpoint(self) -> Position | None:
         """Return the checkpoint of ``progress``; None at the start."""
         progress = self.progress()
         return None if progress is None else progress.checkpoint
 
-    def write(self, batch: KafkaBatch, exchange: Exchange) -> BatchResult:
-        """Publish a whole batch together with its offsets. On failure, publish nothing.
+    def can_be_clustered(self, refusal: ReplacementPending) -> bool:
+        """Return whether a writer can execute the clustering that refuses a batch.
+
+        No writer can, if the rows of the table must stay in their buckets. Then the plan is one
+        that must be removed, or a resize.
+        """
+        for writer in (self._rows, self._rejects):
+            if writer is not None and writer.table.timeline.find(refusal.planned.requested_at):
+                return is_clusterable(writer.table)
+        return True
+
+    def still_refuses(self, refusal: ReplacementPending) -> bool:
+        """Return whether a batch would still be refused, as of the last ``recover``.
+
+        Args:
+            refusal: why the batch was refused.
+        """
+        planned = refusal.planned
+        for writer in (self._rows, self._rejects):
+            pending = () if writer is None else writer.table.timeline.pending(*REPLACING)
+            if writer is None or all(i.requested_at != planned.requested_at for i in pending):
+                continue
+            context = writer.table.context
+            return not isinstance(refusal, ClusteringExecuted) or has_heartbeat(
+                context.storage, planned, context.multi_writer
+            )
+        return False
+
+    def write(self, batch: AnyBatch, exchange: Exchange[AnyBatch]) -> BatchResult:
+        """Publish a whole batch together with its position. On failure, publish nothing.
 
         Raises:
             TooManyRejects: there are more rejects than the limit allows.
@@ -140,6 +175,7 @@ class HudiSink:
             TooManyColumns: the records request more columns than a table should have.
             AuditFailed: records were lost or doubled between reading and writing.
             ClusteringPlanned: a planned clustering will replace a file group of the batch.
+            ClusteringExecuted: a live writer executes such a clustering.
             ResizePlanned: a dead process has planned to resize a bucket of the batch. A restart of
                 the stream executes the plan.
             Fenced: another writer moved this streamer's checkpoint, or rolled back the instant.
@@ -159,12 +195,12 @@ class HudiSink:
         return result
 
     def commit_start(
-        self, start: KafkaCheckpoint, topic_id: str = "", lost: Sequence[Mapping[str, object]] = ()
+        self, start: Position, topic_id: str = "", lost: Sequence[Mapping[str, object]] = ()
     ) -> Instant:
-        """Record the offsets at which reading starts, in a commit without rows.
+        """Record where reading starts, in a commit without rows.
 
         Args:
-            start: the next offset of each partition.
+            start: how far the source counts as read.
             topic_id: Kafka's id of the topic; "" if it is not known.
             lost: ranges of offsets that were deleted before they were read.
 
@@ -174,7 +210,7 @@ class HudiSink:
         """
         return self._writer.commit_start(start, topic_id, lost)
 
-    def _check_not_clustered(self, batch: KafkaBatch, exchange: Exchange) -> None:
+    def _check_not_clustered(self, batch: AnyBatch, exchange: Exchange[AnyBatch]) -> None:
         """Check the first batch of a run against planned clusterings, before requesting an instant.
 
         Otherwise each start would add a rollback to the timeline, until an operator removes the
@@ -193,7 +229,9 @@ class HudiSink:
                 return
             self._columns.evolve(proposal)
 
-    def _write(self, batch: KafkaBatch, exchange: Exchange, saved: SavedColumns) -> BatchResult:
+    def _write(
+        self, batch: AnyBatch, exchange: Exchange[AnyBatch], saved: SavedColumns
+    ) -> BatchResult:
         timer = StageTimer()
         conflicts = 0
         refused: ChangedRows | None = None
@@ -207,13 +245,15 @@ class HudiSink:
                 # Another writer has added a requested column with another type.
                 self._columns.restore(saved)
                 continue
-            except ResizePlanned:
-                raise  # the stream is restarted, which executes the resize
-            except WriteConflict:  # model: retry
+            except ReplacementPending:
+                raise  # the stream is restarted, which executes, removes or awaits the plan
+            except WriteConflict as conflict:  # model: retry
                 conflicts, refused = conflicts + 1, None
                 if conflicts > _MAX_CONFLICTS:
                     raise
                 self._columns.restore(saved)
+                if isinstance(conflict, EarlyConflict):
+                    conflict.rival.wait(self._rows.table.storage, _MAX_WAIT_S)
                 time.sleep(random.uniform(0, _MAX_PAUSE_S))
                 seconds = timer.seconds.get("conflict", 0.0) + time.monotonic() - began
                 timer = StageTimer({"conflict": seconds})

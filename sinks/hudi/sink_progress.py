@@ -6,8 +6,8 @@ published only if the table still has the checkpoint at which the batch started.
 
 from __future__ import annotations
 
-from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.lookup import find_progress, find_table_progress
+from checkpoints.position import Position
 from checkpoints.progress import Progress, encode_progress
 from lakemark.errors import Fenced
 from lakemark.operations.table_writer import TableWriter
@@ -26,7 +26,7 @@ class SinkProgress:
     def __init__(self, rows: TableWriter, identity: str) -> None:
         self._rows, self._identity = rows, identity
         #: The checkpoint that the table must have when the next batch is committed.
-        self._checkpoint: KafkaCheckpoint | None = None
+        self._checkpoint: Position | None = None
 
     def find(self) -> Progress | None:
         """Return the newest progress in the table; the next batch is committed on top of it."""
@@ -35,11 +35,11 @@ class SinkProgress:
         self._checkpoint = None if progress is None else progress.checkpoint
         return progress
 
-    def metadata(self, end: KafkaCheckpoint, topic_id: str) -> dict[str, str]:
+    def metadata(self, end: Position, topic_id: str) -> dict[str, str]:
         """Return the metadata of a commit: the progress of this streamer and of all others.
 
         Args:
-            end: the next offset of each partition after the commit.
+            end: how far the source has been read after the commit.
             topic_id: Kafka's id of the topic.
         """
         known = find_table_progress(self._rows.table, self._rows.table.timeline)
@@ -66,6 +66,6 @@ class SinkProgress:
             reason = f"the table has read up to {stored}; this run continued at {self._checkpoint}"
             raise Fenced(self._rows.pending_instant, reason)
 
-    def advance(self, end: KafkaCheckpoint) -> None:
+    def advance(self, end: Position) -> None:
         """Record that ``end`` was published, so that the next batch is committed on top of it."""
         self._checkpoint = end

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.instant import Instant
 from lakemark.schema.evolution import Proposal
-from sinks.audit import Audit, ChangeCounts, RecordsRead, audit
-from sinks.batch import BatchResult, KafkaBatch
+from sinks.audit import Audit, ChangeCounts, RecordsRead, Spans, audit
+from sinks.batch import BatchResult
 from sinks.hudi.batch_columns import SchemaRefused
 from sinks.hudi.exchange import BucketWritten, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
+from transforms.expectations import Rule
 from transforms.schema_request import SchemaRequest
+from transforms.violations import NO_VIOLATIONS, Violations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class WrittenBatch:
         request: the schema change that the records request.
         partition_changes: rows whose key exists in another partition.
         counts: the changes that were looked up together; None with a bucket index.
+        violations: the rows that violated rules.
     """
 
     rows: Sequence[BucketWritten]
@@ -35,6 +38,7 @@ class WrittenBatch:
     request: SchemaRequest
     partition_changes: ChangedRows
     counts: ChangeCounts | None = None
+    violations: Violations = NO_VIOLATIONS
 
     @classmethod
     def merge(cls, results: Sequence[PortionResult]) -> WrittenBatch:
@@ -49,6 +53,7 @@ class WrittenBatch:
                 one.rows for one in results if isinstance(one, ChangedRows)
             ),
             counts=next((one for one in results if isinstance(one, ChangeCounts)), None),
+            violations=Violations.merged(one for one in results if isinstance(one, Violations)),
         )
 
     @property
@@ -91,16 +96,20 @@ class WrittenBatch:
             raise SchemaRefused(str(self.request.refused))
         return self.request.proposal
 
-    def audit(self, batch: KafkaBatch) -> Audit:
+    def audit(self, batch: str, spans: Spans) -> Audit:
         """Compare the records that were read with the changes that were written.
+
+        Args:
+            batch: a description of the batch, for the error.
+            spans: the offsets of the batch.
 
         Raises:
             AuditFailed: the numbers contradict each other.
         """
         stats = self.row_stats
         return audit(
-            batch.start,
-            batch.end,
+            batch,
+            spans,
             self.read,
             arrived=_arrived(self.rows),
             written=sum(s.num_inserts + s.num_update_writes + s.num_deletes for s in stats),
@@ -109,7 +118,7 @@ class WrittenBatch:
         )
 
     def to_result(
-        self, instant: Instant, seconds: Mapping[str, float], skipped: int
+        self, instant: Instant, seconds: Mapping[str, float], skipped: int, rules: Sequence[Rule]
     ) -> BatchResult:
         """Return the result of the published batch.
 
@@ -117,6 +126,7 @@ class WrittenBatch:
             instant: the commit of the batch.
             seconds: the duration of each stage.
             skipped: the number of offsets at which the topic has no record.
+            rules: the rules that judged the rows.
         """
         stats = self.row_stats
         return BatchResult(
@@ -136,6 +146,7 @@ class WrittenBatch:
             moved=self.moved,
             duplicates=self.counts.stored if self.counts else 0,
             filtered=self.read.filtered,
+            violations=self.violations.report(rules),
         )
 
 

@@ -25,6 +25,8 @@ from streamer.row_output import print_facts
 _DEFAULT = "(default)"
 #: The setting that decides where a run starts after a reset.
 _AT_RESET = "source.starting_offsets"
+#: Where a run of another source than Kafka starts after a reset.
+_AT_START = "the start of the source"
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -80,7 +82,7 @@ def _check_known(table: OpenTable, identity: str) -> None:
 def plan_rows(plan: CheckpointPlan) -> list[Facts]:
     """Return one row for each partition: its offsets, and how many are read again or skipped."""
     reset = _AT_RESET if plan.checkpoint is None else None
-    return [
+    moves: list[Facts] = [
         {
             "topic": move.topic,
             "partition": move.partition,
@@ -91,6 +93,11 @@ def plan_rows(plan: CheckpointPlan) -> list[Facts]:
         }
         for move in plan.moves
     ]
+    dropped = plan.dropped
+    if dropped is None:
+        return moves
+    unknown = dict.fromkeys(("partition", "read again", "skipped"))
+    return [{"topic": dropped.origin, **unknown, "from": str(dropped), "to": _AT_START}, *moves]
 
 
 def _warn_of_another_topic(plan: CheckpointPlan) -> None:
@@ -138,8 +145,10 @@ def _facts(progress: Progress | None) -> Mapping[str, object]:
         return {"topic": None, "offsets": {}, "checkpoint": None, "set by": None}
     checkpoint = progress.checkpoint
     return {
-        "topic": checkpoint.topic if checkpoint else None,
-        "offsets": {str(p): o for p, o in checkpoint.offsets.items()} if checkpoint else {},
+        "topic": checkpoint.origin if checkpoint else None,
+        "offsets": {str(p): o for p, o in checkpoint.offsets_by_partition.items()}
+        if checkpoint
+        else {},
         "checkpoint": str(checkpoint) if checkpoint else None,
         "set by": progress.commit,
         "key": progress.key,

@@ -23,7 +23,7 @@ from lakemark.storage import StorageLocation
 from streamer import broker, display, pipeline, row_output
 from streamer.commands import table as table_command
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
-from streamer.commands.table_rejects import reject_rows
+from streamer.commands.dead_letters import list_letters
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.demo import create_topic
@@ -80,7 +80,7 @@ def pipeline_tree(home: Path, bootstrap: str) -> dict[str, object]:
             "record_key": ["order_id"],
             "ordering": ["updated_at"],
         },
-        "compaction": {"every_delta_commits": 3},
+        "compaction": {"after_commits": 3},
     }
 
 
@@ -103,14 +103,14 @@ def _stream(
     The lag is empty if the table has no checkpoint.
     """
     count: int = arguments.records
-    create_topic(config.source.bootstrap_servers, TOPIC)
-    first = sent_so_far(config.source.bootstrap_servers, TOPIC)
+    create_topic(config.kafka.bootstrap_servers, TOPIC)
+    first = sent_so_far(config.kafka.bootstrap_servers, TOPIC)
     with display.show_run(console) as shown:
         listener = StopWhenCaughtUp(shown, first + count)
         with pipeline.build(config, listener) as built:
             signals.watch(built.loop.stop)
             listener.stop = built.loop.stop
-            sender = Sender(config.source.bootstrap_servers, TOPIC, first, count, built.loop.stop)
+            sender = Sender(config.kafka.bootstrap_servers, TOPIC, first, count, built.loop.stop)
             sender.start()
             arguments.loop = built.loop
             try:
@@ -157,7 +157,7 @@ def _show_rows(table: OpenTable, console: Console) -> None:
 
 
 def _show_rejects(path: str, console: Console) -> None:
-    rows = reject_rows(open_table(StorageLocation(path)))
+    rows = list_letters(open_table(StorageLocation(path)))
     table_command.show_rows(rows, console, as_json=False, if_empty="no rejected records")
 
 
@@ -173,7 +173,7 @@ def hints(home: Path, port: str) -> str:
 What next:
   {command} query {home}/orders --where "status = 'paid' and amount > 100"
   {command} query {home}/orders_dead_letters --columns partition,offset,value,reason
-  {command} table rejects {home}/orders_dead_letters
+  {command} dead-letters list {home}/orders.yaml
   {command} table timeline {home}/orders
   {command} demo --home {home}            more orders
   {command} broker start --home {home} --port {port} && {command} run {home}/orders.yaml"""

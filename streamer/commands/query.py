@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from rich.console import Console
 
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.meta_columns import without_meta_columns
@@ -17,12 +15,8 @@ from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
 from streamer import row_output
 from streamer.commands.location import open_named_table
-from streamer.wording import counted
-
-if TYPE_CHECKING:
-    from lakemark.read.cdc.scan import CdcScan
-
-_ROWS_ON_SCREEN = 20
+from streamer.commands.query_condition import filter_with_duckdb, needs_duckdb
+from streamer.commands.result_output import output_rows
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -44,28 +38,30 @@ def execute(arguments: argparse.Namespace) -> int:
 
         explain(table, query, arguments)
         return 0
-    scan = _scan(table, query, arguments)
+    rows = _rows(table, query, arguments)
     if table.schema is None:
         _report_no_commit(arguments)
-        return 0
-    # Few rows are printed, so one thread is enough and no data is read in advance.
-    threads = None if arguments.out is not None and arguments.limit is None else 1
-    _output(scan.to_reader(threads), arguments)
+    else:
+        output_rows(rows, arguments)
     return 0
 
 
-def _scan(table: OpenTable, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
+def _rows(
+    table: OpenTable, query: Query | None, arguments: argparse.Namespace
+) -> pa.RecordBatchReader:
     """Plan the query. Before the first commit, check only its arguments, because no rows exist."""
+    # Few rows are printed, so one thread is enough and no data is read in advance.
+    threads = None if arguments.out is not None and arguments.limit is None else 1
     if query is None:
-        return table.changes(arguments.begin, arguments.end)
+        return table.changes(arguments.begin, arguments.end).to_reader(threads)
     columns, where = arguments.columns, arguments.where
+    is_for_duckdb = where is not None and needs_duckdb(where)
     if not table.is_schema_known:
-        if where is not None:
-            from lakemark.read.where import check_syntax
-
-            check_syntax(where)
         columns = where = None
-    return _without_meta_columns(table.scan(query, columns, where, arguments.key), columns)
+    elif is_for_duckdb:
+        return filter_with_duckdb(table, query, arguments).to_reader()
+    scan = table.scan(query, columns, where, arguments.key)
+    return _without_meta_columns(scan, columns).to_reader(threads)
 
 
 def _report_no_commit(arguments: argparse.Namespace) -> None:
@@ -114,25 +110,3 @@ def _refuse(arguments: argparse.Namespace, names: Iterable[str], other: str) -> 
 def _without_meta_columns(scan: Scan, columns: list[str] | None) -> Scan:
     """Omit Hudi's meta columns, unless the command line names columns."""
     return scan if columns else scan.with_columns(without_meta_columns(scan.schema).names)
-
-
-def _output(rows: pa.RecordBatchReader, arguments: argparse.Namespace) -> None:
-    limited = row_output.first_rows(rows, arguments.limit)
-    if arguments.out is not None:
-        count = row_output.write_file(limited, rows.schema, arguments.out)
-        print(f"{counted(count, 'row')} in {arguments.out}", file=sys.stderr)
-    elif arguments.json:
-        row_output.write_json_lines(limited, sys.stdout)
-    else:
-        _print(rows, arguments.limit)
-
-
-def _print(rows: pa.RecordBatchReader, limit: int | None) -> None:
-    shown = limit or _ROWS_ON_SCREEN
-    limited = pa.Table.from_batches(row_output.first_rows(rows, shown + 1), rows.schema)
-    row_output.print_rows(row_output.first_rows(limited.to_batches(), shown), Console())
-    if limit is None and limited.num_rows > shown:
-        print(
-            f"only the first {counted(shown, 'row')}; use --limit for more, --out FILE for all",
-            file=sys.stderr,
-        )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+import pyarrow.compute as pc
 from rich.console import Console
 
 from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import OpenTable
 from lakemark.read.explanation import Explanation, SkipReason
 from lakemark.read.queries import Query
+from streamer.commands.query_condition import filter_with_duckdb, needs_duckdb
 from streamer.commands.table import Facts, show_rows
 
 _REASONS = {
@@ -29,14 +31,24 @@ def explain(table: OpenTable, query: Query, arguments: argparse.Namespace) -> No
     Raises:
         HudiError: as for the query itself.
     """
-    explanation = table.explain(query, arguments.where, arguments.key)
+    explanation = _explanation(table, query, arguments)
     console = Console()
-    show_rows(_rows(explanation), console, arguments.json, "no file groups")
+    show_rows(file_group_rows(explanation), console, arguments.json, "no file groups")
     if not arguments.json:
         console.print(str(explanation), markup=False, highlight=False, soft_wrap=True)
 
 
-def _rows(explanation: Explanation) -> list[Facts]:
+def _explanation(table: OpenTable, query: Query, arguments: argparse.Namespace) -> Explanation:
+    where: pc.Expression | str | None = arguments.where
+    if arguments.where is not None and needs_duckdb(arguments.where):
+        scans = filter_with_duckdb(table, query, arguments).explain()
+        # If the condition is false for any row, DuckDB reads nothing.
+        where = scans[0].condition if scans else pc.scalar(False)
+    return table.explain(query, where, arguments.key)
+
+
+def file_group_rows(explanation: Explanation) -> list[Facts]:
+    """Return one row for each file group."""
     found: list[tuple[FileSlice, str | None, tuple[str, ...]]]
     found = [(one, None, ()) for one in explanation.read]
     found += [(one.file_slice, _REASONS[one.reason], one.columns) for one in explanation.skipped]

@@ -1,35 +1,66 @@
-"""``lakemark run``: runs the pipeline that a file describes."""
+"""``lakemark run``: runs the pipelines that files describe, in one process."""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from streamer import display, pipeline
 from streamer.capture_logs import capture_logs, log_clashes
-from streamer.config.load import load
+from streamer.config.load import load_tree, validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
-from streamer.event_log import JsonEventWriter, event_log
+from streamer.config.topics import has_several_topics
+from streamer.event_log import JsonLines, event_log
 from streamer.events import Event, Listener, RunFailed, WarningLogged
+from streamer.job.files import find_files
+from streamer.job.job import open_job
+from streamer.job.output import job_output, print_summary
+from streamer.job.plan import JobPlan, plan_job
 from streamer.keepalive import emit_keepalives
 from streamer.metrics.server import monitor_run
 from streamer.stopping import StopSignals, stop_on_signals
+
+_LOG = logging.getLogger(__name__)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Run until caught up or stopped. Ctrl-C and SIGTERM end the run normally, with exit code 0.
 
     Raises:
-        ConfigError: the pipeline file is not valid.
+        ConfigError: a pipeline file is not valid.
         CannotListen: another process uses the port of the metrics endpoint.
+        PipelinesFailed: some of several pipelines failed permanently.
         HudiError: the run failed permanently.
     """
+    overrides = [*arguments.overrides, *_overrides(arguments)]
     with _report_bad_file(arguments):
-        config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
-    arguments.redacted = build_redactor(config)
+        files = find_files(arguments.pipelines)
+        config = _load_one(files, arguments.pipelines, overrides)
+        plan = None if config else plan_job(files, overrides)
+    if config is not None:
+        arguments.redacted = build_redactor(config)
+        _run_one(arguments, config)
+    elif plan is not None:
+        arguments.redacted = plan.redactor()
+        _run_several(arguments, plan)
+    return 0
+
+
+def _load_one(
+    files: Sequence[str], named: Sequence[str], overrides: Sequence[str]
+) -> PipelineConfig | None:
+    """Return the pipeline if the user named one file, and it describes one pipeline."""
+    if [*files] != [*named[:1]]:
+        return None
+    tree = load_tree(files[0], overrides)
+    return None if has_several_topics(tree) else validated(tree)
+
+
+def _run_one(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     with (
         stop_on_signals() as signals,
         _output(arguments, config) as shown,
@@ -38,6 +69,8 @@ def execute(arguments: argparse.Namespace) -> int:
         _report_failures(monitor.listener, arguments, signals),
     ):
         log_clashes()
+        if arguments.parallel_batches is not None:
+            _LOG.warning("--parallel-batches has no effect, because there is only one pipeline")
         with (
             pipeline.build(config, monitor.listener) as built,
             monitor.watch(built),
@@ -46,7 +79,23 @@ def execute(arguments: argparse.Namespace) -> int:
             signals.watch(built.loop.stop)
             arguments.loop = built.loop
             built.loop.run()
-    return 0
+
+
+def _run_several(arguments: argparse.Namespace, plan: JobPlan) -> None:
+    is_json, redacted = arguments.log_format == "json", arguments.redacted
+    with (
+        stop_on_signals() as signals,
+        job_output(arguments.events, redacted, is_json=is_json) as output,
+        _report_failures(output(""), arguments, signals),
+        open_job(plan, arguments.parallel_batches, output) as job,
+    ):
+        arguments.loop = job
+        signals.watch(job.stop)
+        try:
+            job.run()
+        finally:
+            if not is_json:
+                print_summary(job.outcomes, redacted)
 
 
 def _alive(
@@ -61,7 +110,7 @@ def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[L
     redacted = arguments.redacted
     with ExitStack() as ended:
         if arguments.log_format == "json":
-            shown: Listener = JsonEventWriter(sys.stderr, config.name, redacted)
+            shown: Listener = JsonLines(sys.stderr, redacted).listener(config.name)
         else:
             shown = ended.enter_context(display.show_run(redacted=redacted))
         log = event_log(arguments.events, config.name, redacted, shown)
@@ -75,7 +124,7 @@ def _report_bad_file(arguments: argparse.Namespace) -> Iterator[None]:
         yield
     except Exception as error:
         is_json = arguments.log_format == "json"
-        shown: Listener = JsonEventWriter(sys.stderr, "", str) if is_json else _print_nothing
+        shown: Listener = JsonLines(sys.stderr, str).listener("") if is_json else _print_nothing
         with event_log(arguments.events, "", str, shown) as listener:
             listener(RunFailed(type(error).__name__, str(error)))
         arguments.is_reported = is_json and not arguments.debug

@@ -84,7 +84,7 @@ def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -
         [*options, *arguments.storage],
         mergers,
         _timezone(arguments, config),
-        coordination_of(_concurrency(arguments, config)),
+        coordination_of(_concurrency(arguments, config), of_letters=_is_letters(arguments, config)),
         LazyRunner(lambda: chosen_runner(arguments)),
         _base_files(arguments, config),
     )
@@ -103,6 +103,11 @@ def _base_files(arguments: argparse.Namespace, config: PipelineConfig | None) ->
     if config is None or not _is_main(arguments, config):
         return PARQUET_DEFAULTS
     return config.base_files.parquet_settings()
+
+
+def _is_letters(arguments: argparse.Namespace, config: PipelineConfig | None) -> bool:
+    """Return whether the named table is the dead-letter table of the named pipeline."""
+    return config is not None and not _is_main(arguments, config)
 
 
 def _is_main(arguments: argparse.Namespace, config: PipelineConfig) -> bool:
@@ -144,7 +149,9 @@ def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
 def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -> ConcurrencyConfig:
     configured = ConcurrencyConfig() if config is None else config.concurrency
     lock = {"provider": arguments.lock, "expire_minutes": arguments.lock_expire_minutes}
-    given = {name: value for name, value in lock.items() if value is not None}
+    given: dict[str, object] = {name: value for name, value in lock.items() if value is not None}
+    if arguments.lock not in (None, configured.lock.provider):
+        given["options"] = {}  # those of the pipeline belong to its provider
     changed: dict[str, object] = {
         "mode": "multi_writer",
         "lock": configured.lock.model_copy(update=given),
@@ -152,7 +159,7 @@ def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -
     if arguments.clock_skew_ms is not None:
         changed["clock_skew_ms"] = _possible_skew_ms(arguments.clock_skew_ms)
     applied = configured.model_copy(update=changed)
-    if applied.provider() is LockProviderName.IN_PROCESS:
+    if applied.lock.provider == LockProviderName.IN_PROCESS:
         message = (
             f"pipeline {arguments.config} keeps the table's lock in its own memory, where other "
             "processes do not see it; stop the pipeline and repeat the command with --lock storage"

@@ -13,6 +13,7 @@ from rich.console import Console
 from checkpoints import commit_keys
 from checkpoints.lookup import find_progress
 from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
@@ -23,6 +24,7 @@ from lakemark.timeline.clock import TimelineClock
 from sinks.audit import Audit
 from streamer.commands.location import open_named_table
 from streamer.row_output import print_facts, print_grid
+from transforms.schema_text import print_schema
 
 #: What a view shows: values by name. With ``--json``, blanks in the names become ``_``.
 Facts = Mapping[str, object]
@@ -109,7 +111,7 @@ def file_rows(table: OpenTable) -> list[Facts]:
 def show(facts: Facts, console: Console, as_json: bool) -> None:
     """Print the facts, one line for each."""
     if as_json:
-        print(json.dumps(_for_programs(facts), indent=2, ensure_ascii=False))
+        print(json.dumps(for_programs(facts), indent=2, ensure_ascii=False))
     else:
         print_facts(facts, console)
 
@@ -127,12 +129,12 @@ def show_rows(
     """
     if as_json:
         for row in rows:
-            print(json.dumps(_for_programs(row), ensure_ascii=False))
+            print(json.dumps(for_programs(row), ensure_ascii=False))
     else:
         print_grid(rows, console, if_empty)
 
 
-def _for_programs(facts: Facts) -> Facts:
+def for_programs(facts: Facts) -> Facts:
     """Return the facts with ``_`` for each blank in their names."""
     return {name.replace(" ", "_"): fact for name, fact in facts.items()}
 
@@ -173,4 +175,12 @@ def _age_s(instant: Instant, clock: TimelineClock) -> int | None:
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
-    return {field.name: str(field.type) for field in without_meta_columns(schema)}
+    return {field.name: _type_text(field) for field in without_meta_columns(schema)}
+
+
+def _type_text(field: pa.Field) -> str:
+    """Return the type as ``decode.schema`` declares it, or that of Arrow, for example of a map."""
+    try:
+        return print_schema(pa.schema([field]))[field.name]
+    except InvalidConfig:
+        return str(field.type)

@@ -19,14 +19,15 @@ from streamer.commands.service_table import (
 )
 from streamer.commands.table import Facts
 from streamer.config.archival import ArchivalConfig
-from streamer.config.run import CompactionConfig
+from streamer.config.compaction import CompactionConfig
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Print the instants that would be archived, or archive them.
 
     Raises:
-        InvalidConfig: ``--max-commits`` is not more than ``--min-commits``.
+        InvalidConfig: ``--max-commits`` is not more than ``--min-commits``, or ``--files-to-merge``
+            is less than 2.
         HudiError: the table cannot be read or written.
     """
     table, cleaning = open_for_service(arguments), cleaning_policy(arguments)
@@ -52,7 +53,8 @@ def _policy(arguments: argparse.Namespace) -> ArchivalPolicy:
     return ArchivalPolicy(
         arguments.min_commits or configured.min_commits,
         arguments.max_commits or configured.max_commits,
-        compaction.every_delta_commits,
+        compaction.compaction_policy().after_commits,
+        arguments.files_to_merge or configured.files_to_merge,
     )
 
 

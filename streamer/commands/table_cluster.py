@@ -23,7 +23,13 @@ from lakemark.transaction.rollback_checks import check_no_restore
 from streamer.commands.service_table import open_for_service, show_work
 from streamer.commands.table import Facts
 
-_SIZES = ("small_file_bytes", "target_file_bytes", "max_group_bytes", "max_groups")
+_SIZES = (
+    "small_file_bytes",
+    "target_file_bytes",
+    "max_group_bytes",
+    "max_groups",
+    "max_io_bytes",
+)
 
 
 def execute(arguments: argparse.Namespace) -> int:

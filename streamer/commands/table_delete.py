@@ -147,7 +147,8 @@ def _erase(
 def _dead_letters(arguments: argparse.Namespace) -> OpenTable | None:
     """Open the dead-letter table of the named table; None if there is none.
 
-    Another table with the name of its dead-letter table is left alone, with a note.
+    A pipeline creates its dead-letter table at its first start, so the table may have no commit
+    yet. Another table with the name of the dead-letter table is left alone, with a note.
 
     Raises:
         InvalidConfig: ``--dead-letters`` or the pipeline names another table.
@@ -165,6 +166,9 @@ def _dead_letters(arguments: argparse.Namespace) -> OpenTable | None:
         return None
     if is_dead_letter_table(table.schema):
         return table
+    if table.schema is None:
+        print(f"{of_table.table} has no commit yet, so it has no dead letters", file=sys.stderr)
+        return None
     message = f"{of_table.table} is not a dead-letter table of lakemark"
     if path is None:
         print(f"{message}, and is left as it is", file=sys.stderr)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from rich.console import Console
 
+from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.operations.create_index import create_index, plan_index
 from lakemark.operations.drop_index import drop_index, find_droppable
 from lakemark.operations.open_table import OpenTable
@@ -17,6 +19,12 @@ from streamer.commands.service_table import (
     show_work,
 )
 from streamer.commands.table import Facts, show_rows
+
+#: What a pipeline needs when its partitioned table gets a record index of the whole table.
+_MOVES = (
+    "with the index, each record key has one row in the whole table; a pipeline of the table "
+    "needs table.partition_change: move at its next start"
+)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -32,8 +40,11 @@ def execute(arguments: argparse.Namespace) -> int:
         rows = [_row(one) for one in list_indexes(table)]
         show_rows(rows, Console(), arguments.json, "no indexes")
     elif arguments.change == "create":
-        rows = _created(open_for_service(arguments, arguments.merger), arguments)
+        table = open_for_service(arguments, arguments.merger)
+        rows = _created(table, arguments)
         show_work(rows, arguments, f"the table has the index {arguments.name}")
+        if rows and _makes_keys_global(table, arguments):
+            print(_MOVES, file=sys.stderr)
     else:
         rows = _dropped(open_ignoring_metadata_table(arguments), arguments)
         show_work(rows, arguments, "no index")
@@ -41,13 +52,26 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _created(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
-    partition = plan_index(table, arguments.name, arguments.column)
+    name, column, expression = arguments.name, arguments.column, arguments.expression
+    kind, partitioned = arguments.kind, arguments.partitioned
+    partition = plan_index(
+        table, name, column, expression=expression, kind=kind, partitioned=partitioned
+    )
     if partition is None:
         return []
     if arguments.step == "plan":
-        return [{"index": arguments.name, "column": arguments.column, "partition": partition}]
-    create_index(table, arguments.name, arguments.column)
+        of = {"column": column} if expression is None else {"expression": expression, "kind": kind}
+        return [{"index": name, **of, "partition": partition}]
+    create_index(table, name, column, expression=expression, kind=kind, partitioned=partitioned)
     return [_row(one) for one in list_indexes(table) if one.partition == partition]
+
+
+def _makes_keys_global(table: OpenTable, arguments: argparse.Namespace) -> bool:
+    properties = table.properties
+    is_decided = set(properties.partition_fields) <= set(properties.record_key_fields)
+    return arguments.name == PartitionKind.RECORD_INDEX.stored_name and not (
+        arguments.partitioned or is_decided
+    )
 
 
 def _dropped(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
@@ -60,8 +84,9 @@ def _dropped(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
 def _row(index: TableIndex) -> Facts:
     return {
         "index": index.name,
-        "kind": index.kind,
+        "kind": f"{index.kind} (partitioned)" if index.is_partitioned else index.kind,
         "columns": ", ".join(index.columns),
+        "expression": index.expression,
         "state": index.state.value,
         "partition": index.partition,
     }

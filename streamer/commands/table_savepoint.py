@@ -1,4 +1,4 @@
-"""``lakemark table savepoint``: protects the files of a commit from cleaning."""
+"""``lakemark table savepoint``: protects the files of a commit from cleaning, or ends that."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from lakemark.operations.open_table import OpenTable
 from lakemark.operations.savepoint import (
     create_savepoint,
     delete_savepoint,
+    expire_savepoints,
+    find_expired_savepoints,
     list_savepoints,
     plan_savepoint,
     plan_savepoint_deletion,
@@ -25,27 +27,37 @@ from streamer.commands.table import Facts, show_rows
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the files of a planned savepoint; or create or delete one, and list all savepoints.
+    """Print the files of a planned savepoint; or create or delete some, and list all savepoints.
 
     Raises:
-        InvalidConfig: there is no such commit, or no such savepoint.
+        InvalidConfig: there is no such commit, or no such savepoint; or the age is not positive.
         Refused: files of the commit are missing, or an operation that changes them is pending.
     """
     table = open_ignoring_metadata_table(arguments)
-    named = arguments.create or arguments.delete
-    if named and arguments.step == "plan":
-        rows = rows_of_files(named, _planned(table, arguments).files)
-        show_work(rows, arguments, "no files")
+    is_change = arguments.create or arguments.delete or arguments.delete_older_than is not None
+    if is_change and arguments.step == "plan":
+        planned = _planned(table, arguments).items()
+        rows = [row for name, kept in planned for row in _rows_of_plan(name, kept)]
+        show_work(rows, arguments, "no savepoints")
     else:
         _change(table, arguments)
         show_rows(_rows(table), Console(), arguments.json, "no savepoints")
     return 0
 
 
-def _planned(table: OpenTable, arguments: argparse.Namespace) -> SavepointMetadata:
-    if arguments.create is None:
-        return plan_savepoint_deletion(table, arguments.delete)
-    return plan_savepoint(table, arguments.create, arguments.user, arguments.comment)
+def _planned(table: OpenTable, arguments: argparse.Namespace) -> dict[str, SavepointMetadata]:
+    """Return the savepoints that would be created or deleted, by the time of their commit."""
+    if arguments.create is not None:
+        planned = plan_savepoint(table, arguments.create, arguments.user, arguments.comment)
+        return {arguments.create: planned}
+    if arguments.delete is not None:
+        return {arguments.delete: plan_savepoint_deletion(table, arguments.delete)}
+    return find_expired_savepoints(table, arguments.delete_older_than)
+
+
+def _rows_of_plan(name: str, kept: SavepointMetadata) -> list[Facts]:
+    """Return one row for each file; one row if there are none, as in an empty table."""
+    return rows_of_files(name, kept.files) or [{"instant": name, "partition": None, "file": None}]
 
 
 def _change(table: OpenTable, arguments: argparse.Namespace) -> None:
@@ -53,6 +65,8 @@ def _change(table: OpenTable, arguments: argparse.Namespace) -> None:
         create_savepoint(table, arguments.create, arguments.user, arguments.comment)
     elif arguments.delete is not None:
         delete_savepoint(table, arguments.delete)
+    elif arguments.delete_older_than is not None:
+        expire_savepoints(table, arguments.delete_older_than)
 
 
 def _rows(table: OpenTable) -> list[Facts]:

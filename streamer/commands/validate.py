@@ -6,18 +6,20 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from streamer.config.column_roles import expression_problems, timestamp_partition_problems
+from lakemark.storage.trial_folders import TrialFolders
+from streamer.checks.doctor import doctor_checks, local_checks
+from streamer.checks.start import check_locally
+from streamer.config.column_roles import partition_problems, timestamp_partition_problems
 from streamer.config.errors import ConfigError
+from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.render import render_yaml
 from streamer.config.secrets import build_redactor
-from streamer.start_checks import check_locally, remote_checks
 
 _CHECKED_WITH_SPARK = (
-    "Java, Spark, its Kafka connector and the settings of spark.conf",
-    "the offsets to start at",
-    "the columns and the file groups, if the table already exists",
+    "whether Spark starts with the settings of spark.conf",
+    "whether records of the topic become rows",
 )
 
 
@@ -40,16 +42,20 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
-    """Yield the checks that were made, then the checks that only a run makes."""
+    """Yield the checks that were made, then the checks that other commands make."""
     yield "checked:\n"
     yield from (f"  {one}\n" for one in checked)
-    yield "not checked here; lakemark run checks before Spark starts:\n"
-    yield from (f"  {one}\n" for one in remote_checks(config))
+    yield "not checked here; lakemark doctor checks:\n"
+    local = {one.name for one in local_checks(config)}
+    yield from (
+        f"  {one.name}\n" for one in doctor_checks(config, TrialFolders()) if one.name not in local
+    )
     columns = config.decode.declared()
-    problems = list(expression_problems(config.table, columns))
+    problems = list(partition_problems(config.table, columns))
     if columns is not None:
         problems += timestamp_partition_problems(columns, config.table)
     for problem in problems:
         yield f"  {problem}; the run is refused unless the table exists\n"
-    yield "not checked here; lakemark run checks once Spark runs:\n"
-    yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)
+    if isinstance(config.source, KafkaSourceConfig):  # other sources need no Spark
+        yield "not checked here; lakemark preview starts Spark and shows:\n"
+        yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)

@@ -25,15 +25,22 @@ class ArchivalConfig(Section):
     max_commits: Annotated[int, Field(ge=2)] = 30
     """Archive when more than this number of commits are on the active timeline."""
 
-    def archival_policy(self, every_delta_commits: int) -> ArchivalPolicy | None:
+    files_to_merge: Annotated[int, Field(ge=2)] = 10
+    """Merge the files of the archive when there are this many of similar size, in table version 8
+    and later (``hoodie.timeline.compaction.batch.size``)."""
+
+    def archival_policy(self, delta_commits: int | None) -> ArchivalPolicy | None:
         """Return the archival policy; None if this pipeline does not archive.
 
         Args:
-            every_delta_commits: the number of delta commits after which the table is compacted.
+            delta_commits: the number of delta commits after which the table is compacted; None if
+                no number is set.
         """
         if not self.enabled:
             return None
-        return ArchivalPolicy(self.min_commits, self.max_commits, every_delta_commits)
+        return ArchivalPolicy(
+            self.min_commits, self.max_commits, delta_commits, self.files_to_merge
+        )
 
 
 def archival_problems(cleaning: CleaningConfig, archival: ArchivalConfig) -> Iterator[Problem]:

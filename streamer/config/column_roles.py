@@ -6,30 +6,71 @@ schema or an existing table, are checked when a run starts.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 from lakemark.keygen.partition_expressions import check_folder_of, with_expression_columns
+from lakemark.keygen.slash_separated_dates import check_date_column
 from lakemark.schema.field_path import column_at
-from streamer.config.errors import Problem
+from streamer.config.errors import ConfigError, Problem
 from streamer.config.table import TableConfig
 
+_LOG = logging.getLogger(__name__)
 
-def ordering_type_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
+#: What helps if an ordering column is text.
+_OF_NEW_COLUMNS = (
+    "order by a timestamp, a date or a number (decode.schema can declare ISO-8601 text of JSON as "
+    "timestamp), or set table.allow_text_ordering: true if the characters are in the order of the "
+    "events"
+)
+_OF_STORED_COLUMNS = (
+    "the table exists, so the type stays; set table.allow_text_ordering: true if the characters "
+    "are in the order of the events, as in times of one format and one time zone"
+)
+
+
+def check_column_roles(columns: pa.Schema, table: TableConfig, *, is_new: bool) -> None:
+    """Check the types of ordering and partition columns, when a run starts.
+
+    An existing table keeps its partition columns, whatever their types are.
+
+    Args:
+        columns: the columns of the rows.
+        table: the table's settings.
+        is_new: whether the table does not exist, or has no columns yet.
+
+    Raises:
+        ConfigError: an ordering column is text, or a partition column of a new table is a
+            timestamp.
+    """
+    problems = list(ordering_type_problems(columns, table, is_new=is_new))
+    of_partitions = list(timestamp_partition_problems(columns, table))
+    if is_new:
+        problems += of_partitions
+    elif of_partitions:
+        _LOG.warning("%s; the table exists, so it keeps its partitions", of_partitions[0])
+    if problems:
+        raise ConfigError(problems)
+
+
+def ordering_type_problems(
+    columns: pa.Schema, table: TableConfig, *, is_new: bool = True
+) -> Iterator[Problem]:
     """Yield a problem for each column in ``table.ordering`` that must not be text or binary.
 
     Args:
         columns: the columns of the rows; ordering columns that are not among them are skipped.
         table: the table's settings.
+        is_new: whether the type of a column can still be chosen.
     """
+    remedy = _OF_NEW_COLUMNS if is_new else _OF_STORED_COLUMNS
     for column, kind in _columns_of_kind(columns, table.untrusted_ordering(), _is_text):
         text = (
             f"{column!r} is of type {kind}, and text is compared character by character: "
-            "'10:00+05:00' counts as newer than '08:00Z'; order by a timestamp, a date or a "
-            "number (decode.schema can declare ISO-8601 text of JSON as timestamp), or set "
-            "table.allow_text_ordering: true if the characters are in the order of the events"
+            f"'10:00+05:00' counts as newer than '08:00Z'; {remedy}"
         )
         yield Problem("table.ordering", text)
     for column, _ in _columns_of_kind(columns, table.ordering, pa.types.is_binary):
@@ -55,14 +96,20 @@ def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iter
         yield Problem("table.partition_by", text)
 
 
-def expression_problems(table: TableConfig, columns: pa.Schema | None) -> Iterator[Problem]:
-    """Yield problems of the expressions in ``table.partition_by`` of a new table.
+def partition_problems(table: TableConfig, columns: pa.Schema | None) -> Iterator[Problem]:
+    """Yield problems of the partition columns and expressions of a new table.
 
     Args:
         table: the table's settings.
         columns: the columns of the rows, without those that store expressions; expressions of
             columns that are not among them are skipped. None if the columns are not known yet.
     """
+    if table.slash_separated_dates:
+        try:
+            check_date_column(table.partition_fields, columns, hive_style=table.hive_style)
+        except InvalidConfig as error:
+            text = str(error).removeprefix("slash_separated_dates ")
+            yield Problem("table.slash_separated_dates", text)
     for field in (one for one in table.partition_fields if one.is_expression):
         if not field.is_storable_expression:
             text = (

@@ -15,11 +15,12 @@ from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.storage import canonical_url
 from lakemark.write.delete_marks import DeleteMarks, check_marker
+from streamer.config.any_source import AnySource
 from streamer.config.column_roles import ordering_type_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
-from streamer.config.run import CompactionConfig, DeadLettersConfig, dead_letters_path
-from streamer.config.source import METADATA_PREFIX, SourceConfig
+from streamer.config.format_checks import format_problems
+from streamer.config.run import DeadLettersConfig, dead_letters_path
 from streamer.config.table import TableConfig
 from streamer.config.transform import AnyStep
 from streamer.config.transform_checks import row_columns
@@ -39,10 +40,9 @@ _NAMES = {"delete_marker": "delete_when"}
 
 
 def find_contradictions(
-    source: SourceConfig,
+    source: AnySource,
     decode: DecodeConfig,
     table: TableConfig,
-    compaction: CompactionConfig,
     dead_letters: DeadLettersConfig,
     transform: Sequence[AnyStep] = (),
 ) -> list[Problem]:
@@ -58,11 +58,12 @@ def find_contradictions(
         *_delete_marks(columns, table),
         *_absent_fields(decode, table),
         *_rescuing(decode),
-        *_avro(decode, table),
+        *_avro(decode),
+        *format_problems(decode, table),
         *_aliases(decode),
         *_columns(source, decode),
         *missing_columns(_known_columns(source, decode, transform), table, origin),
-        *_copy_on_write(table, compaction),
+        *_log_format(table),
         *_partition_change(table),
         *_moves(table),
         *_inserts(table),
@@ -145,7 +146,7 @@ def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem
             f"absent_fields: {reason}; remove one of them"
         )
         yield Problem(f"table.{setting}", text)
-    for column in sorted({IS_DELETED, OPERATION} & (_declared(decode) or set())):
+    for column in sorted({IS_DELETED, OPERATION} & (decode.declared_names or set())):
         text = f"{reason}; remove this column, or table.partial_update"
         yield Problem(f"decode.schema.{column}", text)
 
@@ -258,12 +259,9 @@ def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
         yield Problem("decode.tombstone_key", text)
 
 
-def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+def _avro(decode: DecodeConfig) -> Iterator[Problem]:
     """Yield problems of Avro settings that are missing or have no effect."""
     if not isinstance(decode, AvroDecodeConfig):
-        if decode.tombstone_key == "avro":
-            text = "avro has no effect if decode.format is json; use raw or json"
-            yield Problem("decode.tombstone_key", text)
         return
     needed, others = _OF_WIRE_FORMAT[decode.wire_format]
     for name in needed:
@@ -279,9 +277,6 @@ def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
         text = f"missing {pair}" if keys_need_schema else f"has an effect only {pair}; remove it"
         yield Problem("decode.key_schema", text)
     yield from _schemas_of_plain(decode)
-    if table.partial_update == "absent_fields":
-        text = "absent_fields needs JSON records, but decode.format is avro; remove one of them"
-        yield Problem("table.partial_update", text)
 
 
 def _schemas_of_plain(decode: AvroDecodeConfig) -> Iterator[Problem]:
@@ -308,7 +303,7 @@ def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:
 
 
 def _aliases(decode: DecodeConfig) -> Iterator[Problem]:
-    declared = _declared(decode)
+    declared = decode.declared_names
     for alias, column in decode.aliases.items():
         names = [name for name in (alias, column) if _is_reserved_or_empty(name)]
         if names:
@@ -329,19 +324,19 @@ def _is_reserved_or_empty(name: str) -> bool:
     return is_reserved(name) or not name.strip()
 
 
-def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:
-    declared = _declared(decode)
+def _columns(source: AnySource, decode: DecodeConfig) -> Iterator[Problem]:
+    declared = decode.declared_names
     if declared is None:
         return
-    yield from _types(decode.columns)
+    if isinstance(decode.columns, Mapping):
+        yield from _types(decode.columns)
     for column in _added_columns(source, decode):
         if column in declared:
             yield Problem(f"decode.schema.{column}", "another setting adds a column of this name")
 
 
-def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
+def _types(typed: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each invalid type; if all types are valid, for the first invalid name."""
-    typed = {} if isinstance(columns, str) else columns
     wrong = False
     for name, text in typed.items():
         try:
@@ -356,14 +351,10 @@ def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
             yield Problem("decode.schema", str(error))
 
 
-def _copy_on_write(table: TableConfig, compaction: CompactionConfig) -> Iterator[Problem]:
-    if table.type != "copy_on_write":
-        return
-    reason = "has no effect with table.type copy_on_write, which has no log files"
-    if table.log_format is not None:
+def _log_format(table: TableConfig) -> Iterator[Problem]:
+    if table.type == "copy_on_write" and table.log_format is not None:
+        reason = "has no effect with table.type copy_on_write, which has no log files"
         yield Problem("table.log_format", f"{table.log_format} {reason}; remove it")
-    if compaction.mode == "async":
-        yield Problem("compaction.mode", f"async {reason} to compact; remove it")
 
 
 def _partition_change(table: TableConfig) -> Iterator[Problem]:
@@ -507,29 +498,23 @@ def _nested_paths(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterat
 
 
 def _known_columns(
-    source: SourceConfig, decode: DecodeConfig, transform: Sequence[AnyStep]
+    source: AnySource, decode: DecodeConfig, transform: Sequence[AnyStep]
 ) -> set[str] | None:
     if transform:
         columns = row_columns(decode, transform)
         return None if columns is None else {*columns.names, *_metadata_columns(source)}
-    declared = _declared(decode)
-    return None if declared is None else declared | _added_columns(source, decode)
+    declared = decode.declared_names
+    return None if declared is None else {*declared, *_added_columns(source, decode)}
 
 
 def _has(schema: pa.Schema, column: str) -> bool:
     return top_column(column, schema) in schema.names
 
 
-def _declared(decode: DecodeConfig) -> set[str] | None:
-    """Return the names of the declared columns; None if the columns are inferred."""
-    columns = decode.columns
-    return set(columns) if isinstance(columns, Mapping) else None
-
-
-def _added_columns(source: SourceConfig, decode: DecodeConfig) -> set[str]:
+def _added_columns(source: AnySource, decode: DecodeConfig) -> set[str]:
     rescued = () if decode.rescue_column is None else (decode.rescue_column,)
-    return {*rescued, *_metadata_columns(source)}
+    return {*rescued, *decode.event_columns.names, *_metadata_columns(source)}
 
 
-def _metadata_columns(source: SourceConfig) -> set[str]:
-    return {METADATA_PREFIX + name for name in source.metadata_columns}
+def _metadata_columns(source: AnySource) -> set[str]:
+    return {one.name for one in source.record_columns}

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    WithJsonSchema,
-)
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from lakemark.errors import InvalidConfig
-from streamer.config import settings
-from streamer.config.masking import SecretGiven
+from streamer.config.schema_registry import SchemaRegistryConfig
 from streamer.config.section import Section
-from streamer.config.settings import Setting, Settings
+from transforms.decode.avro import AvroDecoder
+from transforms.decode.avro_differences import column_types
 from transforms.decode.avro_framing import (
     ConfluentFraming,
     Framing,
@@ -29,16 +22,13 @@ from transforms.decode.avro_framing import (
     load_writer_schema,
 )
 from transforms.decode.avro_references import StoredSchema
+from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
-from transforms.decode.schema_registry import RegistryCredentials, SchemaRegistry
 from transforms.schema_text import parse_schema
 
 #: The type of each column (``string``, ``decimal(10,2)``, ``array<int>``, …), or ``infer``.
 DeclaredSchema = Mapping[str, str] | Literal["infer"]
-
-#: The path of the registry's credentials in the pipeline file, and the accepted names below it.
-ACCESS_PATH = "decode.schema_registry.access"
-_ACCESS_NAMES = tuple(member.name for member in fields(RegistryCredentials))
 
 _JSON_SCHEMA = {
     "oneOf": [
@@ -69,7 +59,7 @@ def _shown(schema: DeclaredSchema) -> str | dict[str, str]:
     return schema if isinstance(schema, str) else dict(schema)
 
 
-class DecodeConfig(Section):
+class DecodeConfig(Section, ABC):
     """Settings that all formats share."""
 
     columns: Annotated[
@@ -87,15 +77,16 @@ class DecodeConfig(Section):
     ``{avro: PATH}`` takes the columns from an Avro schema file. PATH is a URL, or a path relative
     to the folder of the pipeline file. The schema is read when the pipeline file is loaded.
 
-    ``infer`` uses the columns of the table. If there is no table yet, Avro columns come from the
-    newest schema of ``subject`` or, with ``wire_format: plain``, from ``writer_schema``. JSON
-    columns come from about 1,000 records, beginning at the offset where the first run starts. If
-    fewer records follow, the last records before this offset are also used. Integers beyond 64 bits
-    become ``decimal(38,0)``. A field becomes a timestamp if all of its values are ISO-8601 dates
-    with a time, and either all or none of them have a UTC offset (``+02:00`` or ``Z``). Values
-    without a UTC offset are read as UTC. Two kinds of fields do not become columns: fields that are
-    null or empty in all of these records, and fields whose names begin with ``_hoodie_``. A warning
-    lists them, and ``unknown_fields`` decides what happens to their values. See [How a schema is
+    ``infer`` uses the columns of the table. If there is no table yet, columns of Avro, Protocol
+    Buffers and JSON Schema come from the newest schema of ``subject``; without a registry, from
+    ``writer_schema`` or the type ``message``. Columns of plain JSON come from about 1,000 records,
+    beginning at the offset where the first run starts. If fewer records follow, the last records
+    before this offset are also used. Integers beyond 64 bits become ``decimal(38,0)``. A field
+    becomes a timestamp if all of its values are ISO-8601 dates with a time, and either all or none
+    of them have a UTC offset (``+02:00`` or ``Z``). Values without a UTC offset are read as UTC.
+    Two kinds of fields do not become columns: fields that are null or empty in all of these
+    records, and fields whose names begin with ``_hoodie_``. A warning lists them, and
+    ``unknown_fields`` decides what happens to their values. See [How a schema is
     inferred](schema_evolution.md#how-a-schema-is-inferred)."""
 
     unknown_fields: Literal["ignore", "rescue", "evolve", "reject", "fail"] = "ignore"
@@ -128,11 +119,12 @@ class DecodeConfig(Section):
     of the partition, the record goes to the dead letters. ``ignore`` only counts such records,
     whatever their keys are."""
 
-    tombstone_key: Literal["raw", "json", "avro"] | None = None
+    tombstone_key: Literal["raw", "json", "avro", "protobuf"] | None = None
     """How the Kafka key of a tombstone names the row to delete. ``raw``: the text of the key is the
     record key. ``json``: the key is a JSON object with the fields of the record key and of the
     partition. ``avro``, for Avro values only: the key is an Avro record with these fields or, if
-    there is a single field, the bare value of this field. Default: ``raw`` if the table has one key
+    there is a single field, the bare value of this field. ``protobuf``, for Protocol Buffers with a
+    registry only: the key is a message with these fields. Default: ``raw`` if the table has one key
     field and no partitions, otherwise ``json``. If a partition field is null in the key, the row is
     in the default partition. If a partition field is missing, the tombstone goes to the dead
     letters. With ``table.partition_change: move``, only the fields of the record key are read, and
@@ -146,17 +138,84 @@ class DecodeConfig(Section):
     ordering value is missing, the tombstone goes to the dead letters. With any setting but
     ``none``, the table must have exactly one ordering column."""
 
+    @property
+    def change_position(self) -> str | None:
+        """The column with the position of each change in the log of the database, if any."""
+        return None
+
+    @property
+    def deletes_may_be_keys(self) -> bool:
+        """Whether the event of a deleted row may contain only the primary key of the row."""
+        return False
+
+    @property
+    def sent_for_unavailable(self) -> str | None:
+        """The text that the source sends for a value that an update did not change, if any."""
+        return None
+
     def policy(self) -> SchemaPolicy:
         """Return the policy for records that do not fit the schema."""
         return SchemaPolicy(self.unknown_fields, self.wider_values, dict(self.aliases))
 
     def declared(self) -> pa.Schema | None:
-        """Return the declared columns; None if they are inferred.
+        """Return the declared columns, and those of the event; None if they are inferred.
 
         Raises:
             InvalidConfig: a type or a name is not valid.
         """
-        return None if isinstance(self.columns, str) else parse_schema(self.columns)
+        if isinstance(self.columns, str):
+            return None
+        return self.with_event_columns(parse_schema(self.columns))
+
+    @property
+    def declared_names(self) -> frozenset[str] | None:
+        """The names of the declared columns; None if the columns are inferred."""
+        return None if isinstance(self.columns, str) else frozenset(self.columns)
+
+    @property
+    def event_columns(self) -> pa.Schema:
+        """The columns that the event around each row adds."""
+        return pa.schema([])
+
+    def with_event_columns(self, columns: pa.Schema) -> pa.Schema:
+        """Return columns of the rows, with the missing columns of the event after them."""
+        missing = [one for one in self.event_columns if one.name not in columns.names]
+        return pa.schema([*columns, *missing])
+
+    @property
+    def infers_columns(self) -> bool:
+        """Whether the columns of a new table can be inferred from records."""
+        return True
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether decoding a value needs the key of its Kafka record."""
+        return False
+
+    @abstractmethod
+    def decoder(self, columns: pa.Schema, key_columns: Sequence[str] = ()) -> ColumnDecoder:
+        """Return the decoder of the values.
+
+        Args:
+            columns: the columns of the values, and those of the event.
+            key_columns: the columns of the record key and the partition, see ``Envelope``.
+
+        Raises:
+            ConfigError: a secret cannot be found.
+            InvalidConfig: a column is not supported.
+        """
+
+    def newest_columns(self, topic: str) -> pa.Schema | None:
+        """Return the columns for a new table that the newest schema of the values has.
+
+        Returns:
+            None if values have no schema, so that their columns are inferred from records.
+
+        Raises:
+            InvalidConfig: the schema cannot be converted to columns.
+            RegistryError: the registry does not return the schema.
+        """
+        return None
 
 
 class JsonDecodeConfig(DecodeConfig):
@@ -168,59 +227,40 @@ class JsonDecodeConfig(DecodeConfig):
     format: Literal["json"] = "json"
     """The format of the values."""
 
-
-def _access(given: Mapping[str, Setting]) -> Mapping[str, Setting]:
-    unknown = sorted(set(given) - set(_ACCESS_NAMES))
-    if unknown:
-        message = f"{unknown[0]} is not one of {', '.join(_ACCESS_NAMES)}"
-        raise ValueError(message)
-    if {"user", "token"} <= set(given):
-        message = "user and token are alternatives; remove one of them"
-        raise ValueError(message)
-    for name, other in (("password", "user"), ("key_file", "certificate_file")):
-        if name in given and other not in given:
-            message = f"{name} needs {other}"
-            raise ValueError(message)
-    return given
+    def decoder(self, columns: pa.Schema, key_columns: Sequence[str] = ()) -> ColumnDecoder:
+        """See ``DecodeConfig``."""
+        return JsonDecoder(columns, self.rescue_column, self.timestamp_unit, self.policy())
 
 
-def _without_user(url: object) -> object:
-    if isinstance(url, str) and "@" in url:
-        message = f"expected a URL without user, password or token; put them in {ACCESS_PATH}"
-        raise SecretGiven(message)
-    return url
+class RegistryDecodeConfig(DecodeConfig):
+    """Settings of values whose schemas may be in a registry."""
+
+    schema_registry: SchemaRegistryConfig | None = None
+    """The registry that contains the schemas of the values."""
+
+    subject: Annotated[str, Field(min_length=1)] | None = None
+    """The subject whose newest schema gives a new table its columns. Default: ``<topic>-value``."""
+
+    def subject_of(self, topic: str) -> str:
+        """Return the subject whose newest schema gives a new table its columns."""
+        return self.subject or f"{topic}-value"
 
 
-class SchemaRegistryConfig(Section):
-    """A schema registry with Confluent's REST interface.
+class WriterSchemaDecodeConfig(RegistryDecodeConfig):
+    """Settings of values that cannot be decoded without the schema with which they were written."""
 
-    The driver and the Spark executors connect to it.
-    """
+    unknown_schema: Literal["reject", "fail"] = "reject"
+    """What happens to records whose schema id the registry does not know: ``reject`` sends
+    them to the dead letters, ``fail`` stops the run."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^@?#]+$"), BeforeValidator(_without_user)]
-    """The address of the registry, such as ``https://registry:8081``. A URL that contains a user, a
-    password or a token is refused; put these in ``access``."""
-
-    access: Annotated[Settings, AfterValidator(_access)]
-    """Credentials and certificates: ``user`` and ``password``, or ``token``; ``ca_file`` with the
-    certificate authorities to trust; ``certificate_file`` and ``key_file`` for a client
-    certificate. Files are in PEM format, at the same path on every executor."""
-
-    retry_timeout_s: Annotated[float, Field(ge=0)] = 30.0
-    """For how many seconds a request is repeated if the registry does not answer or is busy. Then
-    the attempt to write the batch fails, and ``run.retry`` applies."""
-
-    def registry(self) -> SchemaRegistry:
-        """Return the registry, with its secrets.
-
-        Raises:
-            ConfigError: a secret cannot be found.
-        """
-        found = settings.resolve(self.access, ACCESS_PATH)
-        return SchemaRegistry(self.url, RegistryCredentials(**found), self.retry_timeout_s)
+    record_limit_bytes: Annotated[int, Field(ge=1)] = 64 << 20
+    """How many bytes of memory the columns of one decoded record may take. A larger record goes to
+    the dead letters. The reason for the limit: a null in an array of Avro, or a message without
+    fields in Protocol Buffers, takes one or two bytes, but in memory it takes as much as any other
+    value of the array. So a small record can become very large."""
 
 
-class AvroDecodeConfig(DecodeConfig):
+class AvroDecodeConfig(WriterSchemaDecodeConfig):
     """Avro values. Each value is one Avro record.
 
     These settings are added to those of ``decode``.
@@ -233,16 +273,6 @@ class AvroDecodeConfig(DecodeConfig):
     """``confluent``: each value begins with the id of its schema in the registry. ``plain``: the
     value has no prefix, and ``writer_schema`` is the schema of all values."""
 
-    schema_registry: SchemaRegistryConfig | None = None
-    """The registry that contains the schemas of ``confluent`` values."""
-
-    subject: Annotated[str, Field(min_length=1)] | None = None
-    """The subject whose newest schema gives a new table its columns. Default: ``<topic>-value``."""
-
-    unknown_schema: Literal["reject", "fail"] = "reject"
-    """What happens to records whose schema id the registry does not know: ``reject`` sends
-    them to the dead letters, ``fail`` stops the run."""
-
     writer_schema: Annotated[str, Field(min_length=1)] | None = None
     """The schema of ``plain`` values: its JSON, or ``{file: PATH}``. PATH is a URL, or a path
     relative to the folder of the pipeline file. The file is read when the pipeline file is
@@ -252,11 +282,16 @@ class AvroDecodeConfig(DecodeConfig):
     """The schema of the Kafka keys of tombstones, if ``wire_format`` is ``plain`` and
     ``tombstone_key`` is ``avro``. It is given in the same form as ``writer_schema``."""
 
-    record_limit_bytes: Annotated[int, Field(ge=1)] = 64 << 20
-    """How many bytes of memory the columns of one decoded record may take. A larger record goes to
-    the dead letters. The reason for the limit: a null in an array takes one byte in Avro, but in
-    memory it takes as much as any other value of the array. So a small record can become very
-    large."""
+    def decoder(self, columns: pa.Schema, key_columns: Sequence[str] = ()) -> ColumnDecoder:
+        """See ``DecodeConfig``."""
+        return AvroDecoder(
+            columns,
+            self.rescue_column,
+            self.timestamp_unit,
+            self.policy(),
+            framing=self.framing(),
+            record_limit_bytes=self.record_limit_bytes,
+        )
 
     def framing(self) -> Framing:
         """Return how to find the schema of a value.
@@ -269,26 +304,42 @@ class AvroDecodeConfig(DecodeConfig):
         key = None if self.key_schema is None else StoredSchema(self.key_schema)
         return PlainFraming(StoredSchema(self.writer_schema or ""), key)
 
+    def newest_columns(self, topic: str) -> pa.Schema:
+        """See ``DecodeConfig``."""
+        return column_types(self.newest_schema(topic).root.arrow)
+
     def newest_schema(self, topic: str) -> WriterSchema:
         """Return the schema from which a new table gets its columns.
-
-        Args:
-            topic: the topic of the values.
 
         Raises:
             InvalidConfig: the schema cannot be converted to columns.
             RegistryError: the registry does not return the schema.
         """
-        name, stored = "decode.writer_schema", StoredSchema(self.writer_schema or "")
         if self.schema_registry is not None:
-            subject = self.subject or f"{topic}-value"
-            stored = self.schema_registry.registry().latest(subject)
-            name = f"the newest schema of subject {subject}"
-        schema = load_writer_schema(name, stored, None)
-        if isinstance(schema, str):
-            raise InvalidConfig(schema)
-        return schema
+            return newest_in_registry(self.schema_registry, self.subject_of(topic))
+        return usable_schema("decode.writer_schema", StoredSchema(self.writer_schema or ""))
 
 
-#: The ``decode`` section of one of the formats.
-AnyDecodeConfig = Annotated[JsonDecodeConfig | AvroDecodeConfig, Field(discriminator="format")]
+def newest_in_registry(
+    registry: SchemaRegistryConfig, subject: str, *, typed_times: bool = False
+) -> WriterSchema:
+    """Return the newest schema of a subject.
+
+    Raises:
+        InvalidConfig: the schema cannot be converted to columns.
+        RegistryError: the registry does not return the schema.
+    """
+    stored = registry.registry().latest(subject)
+    return usable_schema(f"the newest schema of subject {subject}", stored, typed_times=typed_times)
+
+
+def usable_schema(name: str, stored: StoredSchema, *, typed_times: bool = False) -> WriterSchema:
+    """Return a schema, prepared for decoding.
+
+    Raises:
+        InvalidConfig: the schema cannot be converted to columns.
+    """
+    schema = load_writer_schema(name, stored, None, typed_times=typed_times)
+    if isinstance(schema, str):
+        raise InvalidConfig(schema)
+    return schema

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 from pydantic import ValidationError
 
 from lakemark.config.merger_name import is_file
@@ -15,12 +17,18 @@ from lakemark.schema.canonical import canonical
 from lakemark.storage import StorageLocation, canonical_url, open_storage
 from streamer.config import problems
 from streamer.config.errors import ConfigError, Problem
-from streamer.config.masking import name_only
+from streamer.config.masking import name_only, without_user_info
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.topics import for_topic, has_several_topics
 from streamer.config.yaml_text import InvalidYaml, parse_yaml
+from transforms.decode.envelopes.debezium import AFTER
 from transforms.schema_text import print_schema
 
 _AVRO_FILE = "Avro schema file, such as order.avsc"
+_FILE_KINDS = {
+    "query": "SQL file, such as order.sql",
+    "descriptors": "file of descriptors, such as order.desc",
+}
 
 #: A parsed pipeline file: sections that contain settings and further sections.
 Tree = dict[str, object]
@@ -38,14 +46,60 @@ def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
             lists all problems.
         Retriable: the store does not answer.
     """
-    tree = parse(read(location), location)
+    return load_text(read(location), location, overrides)
+
+
+def load_text(
+    text: str, location: str = "the pipeline file", overrides: Sequence[str] = ()
+) -> PipelineConfig:
+    """Load and validate the text of a pipeline file.
+
+    Args:
+        text: the text.
+        location: where the text comes from, for errors. Paths in the text are relative to its
+            folder; without a folder, to the working directory.
+        overrides: as for ``load``.
+
+    Raises:
+        ConfigError: as for ``load``; or the text describes several pipelines.
+        Retriable: the store of a file that the text names does not answer.
+    """
+    tree = _with_files_read(parse(text, location), location, overrides)
+    if has_several_topics(tree):
+        message = (
+            "the file describes a pipeline for each of several topics; name the topic of one of "
+            "them: --set source.topic=NAME"
+        )
+        raise ConfigError([Problem("source.topic", message)])
+    return validated(tree)
+
+
+def load_tree(location: str, overrides: Sequence[str] = ()) -> Tree:
+    """Load the sections and settings of a pipeline file, without validating them.
+
+    Args:
+        location: as for ``load``.
+        overrides: as for ``load``.
+
+    Returns:
+        The settings, with the contents of the files that they name.
+
+    Raises:
+        ConfigError, Retriable: as for ``load``.
+    """
+    return _with_files_read(parse(read(location), location), location, overrides)
+
+
+def _with_files_read(tree: Tree, location: str, overrides: Sequence[str]) -> Tree:
     for override in overrides:
         apply_override(tree, override)
     folder = location.rpartition("/")[0]
     _read_schema_files(tree, folder)
     _locate_merger(tree, folder)
     _read_step_files(tree, folder)
-    return validated(tree)
+    source = tree.get("source")
+    topic = source.get("topic") if isinstance(source, dict) else None
+    return for_topic(tree, topic) if isinstance(topic, str) else tree
 
 
 def validated(tree: Mapping[str, object]) -> PipelineConfig:
@@ -64,22 +118,34 @@ def read(location: str) -> str:
     """Read a text file from any store.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read. The error does not show a user, password or token
+            that the location contains.
         Retriable: the store does not answer.
     """
     try:
+        return _read_bytes(location).decode("utf-8")
+    except ValueError as error:
+        raise _unreadable(location, str(error)) from error
+
+
+def _read_bytes(location: str) -> bytes:
+    """Read a file from any store. Raises the same errors as ``read``."""
+    try:
         if "://" not in location:
             canonical_url(location)
-            return Path(location).read_text(encoding="utf-8")
+            return Path(location).read_bytes()
         folder, _, name = location.rpartition("/")
-        return open_storage(StorageLocation(folder)).read(name).decode("utf-8")
+        return open_storage(StorageLocation(folder)).read(name)
     except Retriable:
         raise
     except OSError as error:
-        message = f"cannot read {location}: {error.strerror}"
-        raise ConfigError([Problem("", message)]) from error
+        raise _unreadable(location, str(error.strerror)) from error
     except (HudiError, ValueError) as error:
-        raise ConfigError([Problem("", f"cannot read {location}: {error}")]) from error
+        raise _unreadable(location, str(error)) from error
+
+
+def _unreadable(location: str, reason: str) -> ConfigError:
+    return ConfigError([Problem("", without_user_info(f"cannot read {location}: {reason}"))])
 
 
 def parse(text: str, location: str) -> Tree:
@@ -112,7 +178,7 @@ def apply_override(tree: Tree, override: str) -> None:
     path, equals, text = override.partition("=")
     if not equals or not all(path.split(".")) or path != name_only(path):
         raise ConfigError([Problem("", f"--set {name_only(override)}: expected a.b.c=value")])
-    *sections, name = _split(path)
+    *sections, name = split_path(path)
     section: object = tree
     for part in sections:
         section = section.setdefault(part, {}) if isinstance(section, dict) else None
@@ -128,7 +194,8 @@ def _read_schema_files(tree: Tree, folder: str) -> None:
     """Replace the paths of schema files by the contents of the files.
 
     ``decode.schema: {avro: PATH}`` becomes the columns of the schema. ``{file: PATH}`` in
-    ``decode.writer_schema`` and ``decode.key_schema`` becomes the text of the file.
+    ``decode.writer_schema`` and ``decode.key_schema`` becomes the text of the file, and in
+    ``decode.descriptors`` the Base64 of the file.
     """
     decode = tree.get("decode")
     if not isinstance(decode, dict):
@@ -136,32 +203,52 @@ def _read_schema_files(tree: Tree, folder: str) -> None:
     found: Tree = {}
     if (text := _text_of_file(decode, "decode", "schema", "avro", folder)) is not None:
         try:
-            found["schema"] = print_schema(canonical(to_arrow(text)))
+            columns = canonical(to_arrow(text))
+            found["schema"] = print_schema(_row_columns(decode, columns))
         except HudiError as error:
             raise ConfigError([Problem("decode.schema.avro", str(error))]) from error
     for name in ("writer_schema", "key_schema"):
         if (text := _text_of_file(decode, "decode", name, "file", folder)) is not None:
             found[name] = text
+    place = _location_of_file(decode, "decode", "descriptors", "file", folder)
+    if place is not None:
+        found["descriptors"] = b64encode(_read_bytes(place)).decode()
     tree["decode"] = {**decode, **found}
+
+
+def _row_columns(decode: Tree, columns: pa.Schema) -> pa.Schema:
+    """Return the columns of the rows, if a schema may be that of events which contain rows."""
+    if decode.get("format") != "debezium" or AFTER not in columns.names:
+        return columns
+    return pa.schema(list(columns.field(AFTER).type))
 
 
 def _text_of_file(
     section: Tree, section_path: str, setting: str, origin: str, folder: str
 ) -> str | None:
     """Return the text of the file in ``setting: {origin: PATH}``; None for any other value."""
+    place = _location_of_file(section, section_path, setting, origin, folder)
+    return None if place is None else read(place)
+
+
+def _location_of_file(
+    section: Tree, section_path: str, setting: str, origin: str, folder: str
+) -> str | None:
+    """Return the location of the file in ``setting: {origin: PATH}``; None for any other value."""
     given = section.get(setting)
     if not isinstance(given, dict) or list(given) != [origin]:
         return None
     path = given[origin]
     if not isinstance(path, str) or not path:
-        kind = "SQL file, such as order.sql" if setting == "query" else _AVRO_FILE
-        message = f"expected the path or the URL of an {kind}"
+        kind = _FILE_KINDS.get(setting, _AVRO_FILE)
+        article = "a" if setting == "descriptors" else "an"
+        message = f"expected the path or the URL of {article} {kind}"
         raise ConfigError([Problem(f"{section_path}.{setting}.{origin}", message)])
     try:
         canonical_url(path)
     except HudiError as error:
         raise ConfigError([Problem(f"{section_path}.{setting}.{origin}", str(error))]) from error
-    return read(_locate(path, folder))
+    return _locate(path, folder)
 
 
 def _locate_merger(tree: Tree, folder: str) -> None:
@@ -201,8 +288,8 @@ def _locate(path: str, folder: str) -> str:
     return path if is_full else f"{folder}/{path}"
 
 
-def _split(path: str) -> list[str]:
-    """Split a path at its dots; the name of a setting with free names keeps its dots."""
+def split_path(path: str) -> list[str]:
+    """Split the path of a setting at its dots; a setting with a free name keeps its dots."""
     parts = path.split(".")
     depth = 0
     while (

@@ -33,7 +33,7 @@ _WORDS = (
 _KEYS = (
     r"(access|account|sas|api|ssl|ssh|storage|service|keystore|customer|encryption|cipher)"
     r"[._-]?(account[._-]?)?key(?![a-z]|[._-]?(store|size|type))",
-    r"(?<!record)(?<!tombstone)(?<!partition)(?<!primary)(?<!sort)[._-]keys?(?=$|[\"']?\s*[:=])",
+    r"(?<!\block)(?<!record)(?<!tombstone)(?<!partition)(?<!primary)(?<!sort)[._-]keys?(?=$|[\"']?\s*[:=])",
 )
 _SECRET = re.compile("|".join((*_WORDS, *_KEYS)), re.IGNORECASE)
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

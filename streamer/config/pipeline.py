@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from lakemark.errors import InvalidConfig
 from streamer.config import cross_checks, settings
 from streamer.config.archival import ArchivalConfig, archival_problems
 from streamer.config.base_files import BaseFilesConfig, base_file_problems
 from streamer.config.bucket_resizing import BucketResizingConfig, bucket_resizing_problems
 from streamer.config.cleaning import CleaningConfig
+from streamer.config.clustering import ClusteringConfig, clustering_problems
+from streamer.config.compaction import CompactionConfig, compaction_problems
 from streamer.config.concurrency import ConcurrencyConfig, concurrency_problems
-from streamer.config.decode import (
-    ACCESS_PATH,
-    AnyDecodeConfig,
-    AvroDecodeConfig,
-    JsonDecodeConfig,
-)
+from streamer.config.decode import JsonDecodeConfig, RegistryDecodeConfig
 from streamer.config.errors import Contradiction, Problem
+from streamer.config.expect import Rules, build_rules, expect_problems
+from streamer.config.files_source import DECODED_AS, FilesSourceConfig, files_problems
+from streamer.config.formats import AnyDecodeConfig
+from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.metrics import MetricsConfig
+from streamer.config.non_blocking import non_blocking_problems
 from streamer.config.partition_lifetime import (
     PartitionLifetimeConfig,
     partition_lifetime_problems,
 )
+from streamer.config.presets import with_preset
 from streamer.config.run import (
-    CompactionConfig,
     DeadLettersConfig,
     RunConfig,
     SparkConfig,
     dead_letters_path,
     retry_problems,
 )
+from streamer.config.schema_registry import ACCESS_PATH
 from streamer.config.section import Section, is_location
-from streamer.config.source import SourceConfig
 from streamer.config.table import TableConfig
 from streamer.config.transform import Steps, build_chain, unresolved_secrets
 from streamer.config.transform_checks import (
@@ -43,16 +46,22 @@ from streamer.config.transform_checks import (
     find_transform_problems,
     row_columns,
 )
+from transforms.expectations import Rule
 from transforms.steps.chain import TransformChain
+
+#: The ``source`` section of one of the kinds of sources.
+AnySourceConfig: TypeAlias = Annotated[
+    KafkaSourceConfig | FilesSourceConfig, Field(discriminator="kind")
+]
 
 
 class PipelineConfig(Section):
-    """A pipeline from one topic to one table. ``model_dump`` masks secrets."""
+    """A pipeline from one source to one table. ``model_dump`` masks secrets."""
 
     name: Annotated[str, Field(min_length=1)] = ""
     """The name of this pipeline in logs and metrics. Default: the name of the table."""
 
-    source: SourceConfig
+    source: AnySourceConfig
     decode: AnyDecodeConfig = JsonDecodeConfig()
 
     transform: Steps = ()
@@ -61,9 +70,11 @@ class PipelineConfig(Section):
     to which all settings of `table` refer. In messages, steps are counted from 0:
     `transform.1.cast`. See [Transform records](transforms.md)."""
 
+    expect: Rules = ()
     table: TableConfig
     base_files: BaseFilesConfig = BaseFilesConfig()
     compaction: CompactionConfig = CompactionConfig()
+    clustering: ClusteringConfig = ClusteringConfig()
     bucket_resizing: BucketResizingConfig = BucketResizingConfig()
     partition_lifetime: PartitionLifetimeConfig = PartitionLifetimeConfig()
     cleaning: CleaningConfig = CleaningConfig()
@@ -87,16 +98,27 @@ class PipelineConfig(Section):
                 self.source,
                 self.decode,
                 self.table,
-                self.compaction,
                 self.dead_letters,
                 self.transform,
             ),
+            *expect_problems(
+                self.source,
+                self.decode,
+                self.table,
+                self.transform,
+                self.dead_letters,
+                self.expect,
+            ),
+            *files_problems(self.source, self.decode, self.decode.format),
             *base_file_problems(self.base_files),
+            *compaction_problems(self.compaction, self.table),
+            *clustering_problems(self.clustering, self.table, self.archival),
             *bucket_resizing_problems(self.bucket_resizing),
             *partition_lifetime_problems(self.partition_lifetime, self.table),
             *retry_problems(self.run.retry),
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),
+            *non_blocking_problems(self.concurrency, self.table, self.partition_lifetime),
         ]
         if problems:
             raise Contradiction(problems)
@@ -105,12 +127,27 @@ class PipelineConfig(Section):
     def unresolved(self) -> list[Problem]:
         """Return a problem for each secret that this machine cannot find."""
         return [
-            *settings.unresolved(self.source.consumer, "source.consumer"),
+            *self.source.unresolved(),
             *settings.unresolved(self.table.storage, "table.storage"),
             *settings.unresolved(self.spark.conf, "spark.conf"),
             *self._unresolved_access(),
             *unresolved_secrets(self.transform),
         ]
+
+    @property
+    def kafka(self) -> KafkaSourceConfig:
+        """The section ``source`` of a pipeline that reads Kafka.
+
+        Raises:
+            InvalidConfig: the pipeline reads another source.
+        """
+        if isinstance(self.source, KafkaSourceConfig):
+            return self.source
+        message = (
+            f"source.kind is {self.source.kind}, but this is only possible with a pipeline that "
+            "reads Kafka"
+        )
+        raise InvalidConfig(message)
 
     def row_columns(self) -> pa.Schema | None:
         """Return the columns of the rows, without metadata of Kafka; None if they are inferred."""
@@ -126,17 +163,24 @@ class PipelineConfig(Section):
         columns = decoded_columns(self.decode)
         return None if columns is None else build_chain(self.transform, columns)
 
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the rules of ``expect``."""
+        return build_rules(self.expect)
+
     def _unresolved_access(self) -> list[Problem]:
         decode = self.decode
-        registry = decode.schema_registry if isinstance(decode, AvroDecodeConfig) else None
+        registry = decode.schema_registry if isinstance(decode, RegistryDecodeConfig) else None
         return [] if registry is None else settings.unresolved(registry.access, ACCESS_PATH)
 
 
 def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
     """Return the tree with the defaults that depend on other settings."""
-    filled = dict(given)
-    filled["decode"] = _with_format(given.get("decode", {}))
-    table = given.get("table")
+    source = _with_kind(given.get("source"))
+    decode = _with_format(given.get("decode", {}), source)
+    filled = with_preset({**given, "decode": decode})
+    if "source" in given:
+        filled["source"] = source
+    table = filled.get("table")
     if not isinstance(table, Mapping) or not isinstance(table.get("path"), str):
         return filled
     path = table["path"].rstrip("/")
@@ -153,9 +197,19 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
     return filled
 
 
-def _with_format(decode: object) -> object:
-    """Return the section with the default format, JSON."""
-    return {"format": "json", **decode} if isinstance(decode, Mapping) else decode
+def _with_kind(source: object) -> object:
+    """Return the section with the default kind, Kafka."""
+    return {"kind": "kafka", **source} if isinstance(source, Mapping) else source
+
+
+def _with_format(decode: object, source: object) -> object:
+    """Return the section with the default format: that of the files, or JSON."""
+    if not isinstance(decode, Mapping):
+        return decode
+    if not isinstance(source, Mapping) or source.get("kind") != "files":
+        return {"format": "json", **decode}
+    decoded_as = DECODED_AS.get(str(source.get("format"))) or "json"
+    return {"format": decoded_as, "tombstones": "ignore", **decode}
 
 
 def _fill_section(filled: dict[str, object], section: str, name: str, value: str) -> None:

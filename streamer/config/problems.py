@@ -20,7 +20,7 @@ from streamer.config.masking import MASK, SecretGiven, holds_secret, name_only, 
 from streamer.config.settings import Setting
 
 #: The settings that choose one of several kinds of a section.
-TAGS = ("format", "step")
+TAGS = ("kind", "format", "step")
 
 _MAX_VALUE_LENGTH = 60
 _MESSAGES = {
@@ -141,7 +141,7 @@ def _sections(sections: list[type[BaseModel]], name: str) -> list[type[BaseModel
 
 
 def _of_format(sections: list[type[BaseModel]], part: int | str) -> list[type[BaseModel]]:
-    """Return those of several alternative sections whose ``format`` or ``step`` may be ``part``.
+    """Return those of several alternative sections whose choice (``TAGS``) may be ``part``.
 
     A single section is no choice, so the result is empty.
     """

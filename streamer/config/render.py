@@ -74,8 +74,10 @@ def _section(
         title: the text after the path in the heading.
         shown: the settings to omit, because another format of the section shows them.
     """
-    plain = {n: f for n, f in model.model_fields.items() if not _nested(f) and n not in shown}
-    nested = {n: _nested(f) for n, f in model.model_fields.items() if _nested(f)}
+    fields = {n: f for n, f in model.model_fields.items() if n not in shown}
+    kinds_first = sorted(fields.items(), key=lambda item: item[0] not in TAGS)
+    plain = {n: f for n, f in kinds_first if not _nested(f)}
+    nested = {n: _nested(f) for n, f in fields.items() if _nested(f)}
     if plain:
         yield from (f"## `{path}`{title}\n", f"{_text(model.__doc__)}\n") if path else ()
         yield "| setting | default | meaning |\n|---|---|---|"
@@ -91,9 +93,10 @@ def _section(
                 yield from _section(inner, kind, _kind(kind), {"step"})
             continue
         yield from _section(inner, first)
-        common = set(first.model_fields) - {"format"}
+        common = set(first.model_fields) - {*TAGS}
         for other in others:
             yield from _section(inner, other, _kind(other), common)
+            common |= {n for n, f in other.model_fields.items() if _nested(f)}
 
 
 def _kind(section: type[BaseModel]) -> str:
@@ -115,6 +118,8 @@ def _default(field: FieldInfo) -> str:
         return "required" if field.is_required() else ""
     if value in (None, "", ()):
         return ""
+    if isinstance(value, tuple):
+        return f"`[{', '.join(value)}]`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

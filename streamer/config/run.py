@@ -1,4 +1,4 @@
-"""The sections ``compaction``, ``dead_letters``, ``run`` and ``spark``."""
+"""The sections ``dead_letters``, ``run`` and ``spark``."""
 
 from __future__ import annotations
 
@@ -12,36 +12,11 @@ from streamer.config.section import Location, Section
 from streamer.config.settings import Settings
 
 
-class CompactionConfig(Section):
-    """Compaction merges log files into base files. It applies to merge-on-read tables only."""
-
-    enabled: bool = True
-    """Whether this pipeline compacts the table."""
-
-    every_delta_commits: Annotated[int, Field(ge=1)] = 5
-    """Compact after this number of delta commits."""
-
-    mode: Literal["inline", "async"] = "inline"
-    """``inline`` compacts between two batches; the next batch waits for the compaction. ``async``
-    compacts while batches are written: with half of this machine's cores or, on a cluster, in a
-    separate scheduler pool."""
-
-    max_wait_s: Annotated[float, Field(ge=0)] = 10.0
-    """With ``async``: the longest time, in seconds, that a batch waits for a compaction. Then the
-    batch is written anyway. A batch waits while the compaction is published, and if more than
-    ``backlog_commits`` delta commits are not compacted. It does not wait for a compaction that has
-    failed."""
-
-    backlog_commits: Annotated[int, Field(ge=1)] = 20
-    """With ``async``: batches wait if more than this number of delta commits are not compacted."""
-
-    give_up_after_s: Annotated[float, Field(ge=0)] = 3600.0
-    """With ``async``: a failed compaction is retried, with the pauses of ``run.retry``. The run
-    stops when the compaction has failed for this number of seconds. 0: the run never stops."""
-
-
 class DeadLettersConfig(Section):
-    """A table for records that cannot become rows, with the reason for each record."""
+    """A table for records that cannot become rows, with the reason for each record.
+
+    See [Dead letters](dead_letters.md).
+    """
 
     enabled: bool = True
     """Whether such records are kept in the dead-letter table. If this is false, the first such

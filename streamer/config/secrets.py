@@ -19,15 +19,15 @@ _ASSIGNED = re.compile(
 )
 
 
-def build_redactor(config: BaseModel) -> Callable[[str], str]:
-    """Build a function that replaces the secrets of the configuration in a text by ``***``.
+def build_redactor(*configs: BaseModel) -> Callable[[str], str]:
+    """Build a function that replaces the secrets of the configurations in a text by ``***``.
 
     A setting is secret by its name or by its value. The value may be in the pipeline file, in an
     environment variable or in another file. Secrets inside a value are replaced, too: a value that
     is assigned to a word such as ``password``, and a password or token before a host. In any URL of
     the text, everything before the host is replaced.
     """
-    return redact_values(_secrets(config))
+    return redact_values(secret for config in configs for secret in _secrets(config))
 
 
 def _secrets(config: BaseModel) -> Iterator[str]:
@@ -38,8 +38,13 @@ def _secrets(config: BaseModel) -> Iterator[str]:
             value = setting.resolve()
             if sounds_secret(name) or holds_secret(value):
                 yield value
-                yield from (match[2].strip("\"'") for match in _ASSIGNED.finditer(value))
+                yield from assigned_in(value)
                 yield from passwords_in(value)
+
+
+def assigned_in(value: str) -> Iterator[str]:
+    """Yield what a value, such as a JAAS setting, assigns to a word such as ``password``."""
+    yield from (match[2].strip("\"'") for match in _ASSIGNED.finditer(value))
 
 
 def _settings(part: object) -> Iterator[tuple[str, Setting]]:

@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from lakemark.errors import HudiError
+from lakemark.read.where import check_syntax
 from lakemark.storage import canonical_url
 
 T = TypeVar("T", bound=str)
@@ -54,7 +55,8 @@ def _as_tuple(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
 
 
-def _as_names(given: object) -> object:
+def as_names(given: object) -> object:
+    """Convert a YAML list, or one text, to a tuple."""
     return (given,) if isinstance(given, str) else _as_tuple(given)
 
 
@@ -70,11 +72,22 @@ def _check_location(path: str) -> str:
     return path
 
 
+def _check_condition(text: str) -> str:
+    try:
+        check_syntax(text)
+    except HudiError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
 #: For a setting that is a list in YAML.
 FromList = BeforeValidator(_as_tuple)
 
 #: The path of a table: a local path, or a URL of a supported store.
 Location = Annotated[str, Field(min_length=1), AfterValidator(_check_location)]
 
+#: A condition in the language of ``lakemark.read.where``.
+Condition = Annotated[str, Field(min_length=1), AfterValidator(_check_condition)]
+
 #: Names of columns; one name may be written without brackets.
-Columns = Annotated[tuple[str, ...], BeforeValidator(_as_names), AfterValidator(each_once)]
+Columns = Annotated[tuple[str, ...], BeforeValidator(as_names), AfterValidator(each_once)]

@@ -174,6 +174,11 @@ class TableConfig(Section):
     be a folder name goes to the dead letters. See [Partition
     names](specification.md#partition-names)."""
 
+    slash_separated_dates: bool = False
+    """Whether the rows of the date 2026-01-02 are in the folder ``2026/01/02``. ``partition_by``
+    must be one column of dates, or ``day(column)``. See [Slash-separated
+    dates](partition_expressions.md#slash-separated-dates)."""
+
     meta_columns: bool = True
     """Whether rows store Hudi's five meta columns, such as record key and commit time. ``false``
     makes files smaller, but the table then has no incremental and no CDC queries. See [Tables
@@ -185,6 +190,12 @@ class TableConfig(Section):
     (``data_before_after``). The more is logged, the less a query has to read. A merge-on-read table
     logs nothing more, because its log files show the changes. An existing table keeps its
     setting."""
+
+    event_time_column: str | None = None
+    """A column of timestamps, or of whole seconds or milliseconds since 1970. The write statistics
+    of each commit then contain the earliest and the latest event time of its rows
+    (``minEventTime``, ``maxEventTime``). It need not be an ordering column. In a table
+    without meta columns, a base file that replaces another one has no event times."""
 
     storage: Settings
     """Options of the storage client, such as ``aws_endpoint`` or ``aws_secret_access_key``."""
@@ -203,9 +214,10 @@ class TableConfig(Section):
 
     drop_metadata_table: bool = False
     """Whether the metadata table of an existing table may be rebuilt without its indexes. lakemark
-    does not maintain expression indexes, secondary indexes of columns with other values than texts
-    and integers, and the record index of a table with a bucket index; this setting also removes
-    ``bloom_filters``, ``record_index`` and all secondary indexes."""
+    does not maintain expression indexes of some functions, secondary indexes of columns with other
+    values than texts and integers, and the record index of a table with a bucket index; this
+    setting also removes ``bloom_filters``, ``record_index`` and all secondary and expression
+    indexes."""
 
     @model_validator(mode="before")
     @classmethod

@@ -11,17 +11,15 @@ import pyarrow as pa
 from pydantic import AfterValidator, Field
 
 from lakemark.errors import InvalidConfig
-from lakemark.read.where import check_syntax
 from streamer.config import settings
 from streamer.config.errors import ConfigError, Problem
-from streamer.config.section import Columns, FromList, Section
+from streamer.config.section import Columns, Condition, FromList, Section
 from streamer.config.settings import Secret, Settings
 from transforms.schema_text import parse_type
 from transforms.steps.add import Add
 from transforms.steps.cast import Cast
 from transforms.steps.chain import InvalidStep, TransformChain
 from transforms.steps.columns import Drop, Flatten, Rename, Select
-from transforms.steps.debezium import Debezium
 from transforms.steps.explode import Explode
 from transforms.steps.expression import parse_expression
 from transforms.steps.filter import Filter
@@ -61,14 +59,6 @@ def _check_expressions(columns: Mapping[str, str]) -> Mapping[str, str]:
         except InvalidConfig as error:
             raise ValueError(str(error)) from None
     return columns
-
-
-def _check_condition(text: str) -> str:
-    try:
-        check_syntax(text)
-    except InvalidConfig as error:
-        raise ValueError(str(error)) from None
-    return text
 
 
 class SelectStep(Section):
@@ -169,37 +159,13 @@ class ExplodeStep(Section):
         return Explode(self.column, self.position, self.keep_empty)
 
 
-class DebeziumStep(Section):
-    """Replaces the change events of Debezium by the rows that they change.
-
-    The columns of ``after`` come first; deletions have the values of ``before``. Then come the
-    other fields of the event, such as ``_op`` and ``_ts_ms``. With ``table.delete_when: {field:
-    _op, value: d}``, a deletion deletes its row. See [Change events of
-    Debezium](debezium.md).
-    """
-
-    step: Literal["debezium"]
-    """The kind of the step."""
-
-    envelope: _Name | None = None
-    """The column that contains the event: ``payload`` if the messages contain their schema. By
-    default, ``before``, ``after`` and ``op`` are columns."""
-
-    prefix: Annotated[str, Field(pattern=r"^\w*$")] = "_"
-    """The text before the names of the fields other than ``before`` and ``after``."""
-
-    def transform(self) -> Transform:
-        """Return the step."""
-        return Debezium(self.envelope, self.prefix)
-
-
 class FilterStep(Section):
     """Keeps the rows for which a condition is true. The others are counted as filtered."""
 
     step: Literal["filter"]
     """The kind of the step."""
 
-    where: Annotated[_Name, AfterValidator(_check_condition)]
+    where: Condition
     """The condition, as in ``lakemark query --where``: ``status = 'paid' and amount > 100``. A row
     for which the condition is null is not kept."""
 
@@ -357,7 +323,6 @@ AnyStep = Annotated[
     | CastStep
     | FlattenStep
     | ExplodeStep
-    | DebeziumStep
     | FilterStep
     | AddStep
     | HashStep

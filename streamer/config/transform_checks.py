@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.meta_columns import OPERATION
+from streamer.config.any_source import AnySource
 from streamer.config.decode import DecodeConfig
 from streamer.config.errors import Problem
-from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
 from streamer.config.transform import AnyStep, build_chain
 from transforms.steps.chain import InvalidStep, TransformChain
@@ -47,7 +47,7 @@ def decoded_columns(decode: DecodeConfig) -> pa.Schema | None:
 
 
 def find_transform_problems(
-    source: SourceConfig, decode: DecodeConfig, table: TableConfig, steps: Sequence[AnyStep]
+    source: AnySource, decode: DecodeConfig, table: TableConfig, steps: Sequence[AnyStep]
 ) -> Iterator[Problem]:
     """Yield a problem for each step that cannot run, and for each setting that excludes steps."""
     if not steps:
@@ -78,14 +78,15 @@ def find_transform_problems(
 
 
 def _output_problems(
-    source: SourceConfig, table: TableConfig, chain: TransformChain
+    source: AnySource, table: TableConfig, chain: TransformChain
 ) -> Iterator[Problem]:
     """Yield problems of the columns after the last step."""
     last = chain.steps[-1].name
-    for name in source.metadata_columns:
-        if METADATA_PREFIX + name in chain.schema.names:
-            text = f"column {METADATA_PREFIX + name!r} is added by source.metadata_columns; drop it"
-            yield Problem(last, text)
+    headers = {one.name for one in source.headers}
+    for name in (one.name for one in source.record_columns):
+        if name in chain.schema.names:
+            setting = "header_columns" if name in headers else "metadata_columns"
+            yield Problem(last, f"column {name!r} is added by source.{setting}; drop it")
     if OPERATION in chain.input_schema.names and OPERATION not in chain.schema.names:
         text = (
             f"column {OPERATION!r} marks deletes, but the steps remove it; keep it, or remove it "

@@ -19,6 +19,11 @@ _TOO_DEEP = "it is nested too deep"
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT_IS_REPEATED = re.compile(r"\b(tag|alias) .*", re.DOTALL)
 _QUOTE_IT = r"\1; quote a text that begins with !, & or *"
+_IS_UNQUOTED = re.compile(
+    r"mapping values are not allowed here|expected ',' or '.', but got '<(?!stream end).*",
+    re.DOTALL,
+)
+_QUOTE_ALL = r"\g<0>; quote a text that contains a comma, a colon, a bracket or a brace"
 
 
 class InvalidYaml(ValueError):
@@ -81,6 +86,7 @@ def _error(problem: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
 
 def _invalid_yaml(error: yaml.MarkedYAMLError) -> InvalidYaml:
     problem = _TEXT_IS_REPEATED.sub(_QUOTE_IT, error.problem or "")
+    problem = _IS_UNQUOTED.sub(_QUOTE_ALL, problem)
     if error.problem_mark is None:
         return InvalidYaml(problem)
     return InvalidYaml(problem, error.problem_mark.line + 1, error.problem_mark.column + 1)

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from lakemark.errors import InvalidConfig
-from streamer.health import Health
+from streamer.health import Health, Judge
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class CannotListen(InvalidConfig):
 
 
 @contextmanager
-def serve(host: str, port: int, registry: CollectorRegistry, health: Health) -> Iterator[int]:
+def serve(host: str, port: int, registry: CollectorRegistry, health: Judge) -> Iterator[int]:
     """Serve until the block ends; yield the port.
 
     Args:
@@ -63,11 +63,20 @@ def serve(host: str, port: int, registry: CollectorRegistry, health: Health) -> 
         server.server_close()
 
 
+def check_port(host: str, port: int) -> None:
+    """Check that a server could listen on the address, without serving anything.
+
+    Raises:
+        CannotListen: see ``serve``.
+    """
+    _open_server(host, port, CollectorRegistry(), Health(stuck_after_s=0)).server_close()
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self, address: tuple[str, int], registry: CollectorRegistry, health: Health
+        self, address: tuple[str, int], registry: CollectorRegistry, health: Judge
     ) -> None:
         self.registry, self.health = registry, health
         if ":" in address[0]:
@@ -128,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _open_server(host: str, port: int, registry: CollectorRegistry, health: Health) -> _Server:
+def _open_server(host: str, port: int, registry: CollectorRegistry, health: Judge) -> _Server:
     try:
         return _Server((host, port), registry, health)
     except OSError as error:

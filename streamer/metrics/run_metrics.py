@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
@@ -17,6 +17,7 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
+    ClusteringAwaited,
     CompactionCompleted,
     CompactionFailed,
     CompactionResolved,
@@ -29,6 +30,7 @@ from streamer.events import (
     PartitionsExpired,
     RecordsRejected,
     Retrying,
+    RulesViolated,
     RunFailed,
     RunStarted,
     RunStopped,
@@ -36,14 +38,15 @@ from streamer.events import (
     SchemaEvolved,
     ServiceCompleted,
     ServiceFailed,
+    TopicsFound,
     WarningLogged,
 )
+from streamer.metrics.metric_families import MetricFactory, MetricFamilies
 from streamer.metrics.table_shape import ROWS, TableShape
+from transforms.expectations import Rule
 
 #: The largest number of values of a label whose values the configuration does not limit.
 _MAX_LABEL_VALUES = 32
-
-_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
 class BoundedLabel:
@@ -70,10 +73,21 @@ class RunMetrics:
         pipeline: the name of the pipeline.
         topic: the topic that the pipeline reads.
         now: returns the seconds since 1970.
+        rules: the rules that judge the rows; their metrics are exported as 0 from the start.
+        families: the metrics of the process, if several pipelines share it; None for new ones.
     """
 
-    def __init__(self, pipeline: str, topic: str, now: Callable[[], float] = time.time) -> None:
-        factory = _MetricFactory(pipeline, topic)
+    def __init__(
+        self,
+        pipeline: str,
+        topic: str,
+        now: Callable[[], float] = time.time,
+        rules: Sequence[Rule] = (),
+        families: MetricFamilies | None = None,
+    ) -> None:
+        families = families or MetricFamilies()
+        factory = MetricFactory(families, pipeline, topic)
+        self._rules = _Rules(factory, rules)
         self._batches = _Batches(factory, now)
         self._lag = _Lag(factory, now)
         self._table = _Table(factory, now)
@@ -82,12 +96,13 @@ class RunMetrics:
         self._services = _Services(factory, now)
         build = factory.gauge("build_info", "Always 1; the label is the running version", "version")
         build.labels(*factory.run, version("lakemark")).set(1)
-        ProcessCollector(registry=factory.registry)
-        self._registry = factory.registry
+        self._is_running = factory.one_gauge("running", "1 until the run ends, then 0")
+        self._is_running.set(1)
+        self._registry = families.registry
 
     @property
     def registry(self) -> CollectorRegistry:
-        """All metrics of the run."""
+        """All metrics of the process."""
         return self._registry
 
     @property
@@ -110,6 +125,8 @@ class RunMetrics:
                 self._failures.consecutive.set(0)
             case RecordsRejected():
                 self._batches.rejects.inc(event.count)
+            case RulesViolated():
+                self._rules.add(event)
             case PartitionsChanged():
                 self._batches.partition_changes.inc(event.count)
             case OffsetsLost():
@@ -130,18 +147,25 @@ class RunMetrics:
                 self._services.fail_between_batches(event.service)
             case ServiceCompleted():
                 self._services.add(event.service, event.seconds)
+            case ClusteringAwaited():
+                self._is_running.set(1)
             case Retrying():
+                self._is_running.set(1)  # also after ``RunFailed``
                 self._failures.retries.inc()
                 self._failures.fail(event.error_type)
                 self._failures.consecutive.set(event.attempt)
             case RunFailed():
                 self._failures.fail(event.error_type)
                 self._services.running.set(0)
+                self._is_running.set(0)
             case RunStopped():
+                self._is_running.set(0)
                 self._batches.planned.set(0)
                 self._services.running.set(0)
             case WarningLogged():
                 self._failures.warnings.inc()
+            case TopicsFound():
+                self._failures.consecutive.set(0)
             case MetricsServed() | Alive() | RunStopping():
                 pass  # these events change no metric
             case GroupCommitFailed():
@@ -179,53 +203,10 @@ class RunMetrics:
         self._lag.failed_polls.inc()
 
 
-class _MetricFactory:
-    """Creates the metrics of one run. All metrics have the labels ``pipeline`` and ``topic``.
-
-    Attributes:
-        registry: the metrics.
-        run: the values of the labels ``pipeline`` and ``topic``.
-    """
-
-    def __init__(self, pipeline: str, topic: str) -> None:
-        self.registry = CollectorRegistry()
-        self.run = (pipeline, topic)
-
-    def counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        """Return a counter; Prometheus adds ``_total`` to its name."""
-        return Counter(f"lakemark_{name}", meaning, self._labels(labels), registry=self.registry)
-
-    def gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        """Return a gauge."""
-        return Gauge(f"lakemark_{name}", meaning, self._labels(labels), registry=self.registry)
-
-    def seconds(self, name: str, meaning: str, *labels: str) -> Histogram:
-        """Return a histogram of durations in seconds."""
-        names = self._labels(labels)
-        return Histogram(
-            f"lakemark_{name}", meaning, names, registry=self.registry, buckets=_BUCKETS_S
-        )
-
-    def one_counter(self, name: str, meaning: str) -> Counter:
-        """Return a counter without further labels; it is exported as 0 from the start."""
-        return self.counter(name, meaning).labels(*self.run)
-
-    def one_gauge(self, name: str, meaning: str) -> Gauge:
-        """Return a gauge without further labels."""
-        return self.gauge(name, meaning).labels(*self.run)
-
-    def one_seconds(self, name: str, meaning: str) -> Histogram:
-        """Return a histogram without further labels."""
-        return self.seconds(name, meaning).labels(*self.run)
-
-    def _labels(self, own: tuple[str, ...]) -> tuple[str, ...]:
-        return ("pipeline", "topic", *own)
-
-
 class _Batches:
     """Metrics of batches."""
 
-    def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
+    def __init__(self, factory: MetricFactory, now: Callable[[], float]) -> None:
         self._run, self._now = factory.run, now
         self.clock = UTC_CLOCK
         one = factory.one_counter
@@ -283,10 +264,25 @@ class _Batches:
             self._instant.set(self.clock.parse(event.instant).timestamp())
 
 
+class _Rules:
+    """Metrics of the rules that judge the rows."""
+
+    def __init__(self, factory: MetricFactory, rules: Sequence[Rule]) -> None:
+        self._run = factory.run
+        text = "Rows that violated a rule"
+        self._violations = factory.counter("rule_violations", text, "rule", "outcome")
+        for rule in rules:
+            self._violations.labels(*self._run, rule.name, rule.outcome.value)
+
+    def add(self, event: RulesViolated) -> None:
+        for one in event.violations:
+            self._violations.labels(*self._run, one.rule, one.outcome).inc(one.count)
+
+
 class _Lag:
     """Metrics of the lag: how far the table is behind each partition of its topic."""
 
-    def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
+    def __init__(self, factory: MetricFactory, now: Callable[[], float]) -> None:
         self._run, self._now = factory.run, now
         self._lock = threading.Lock()
         self._offsets: dict[int, int] = {}
@@ -309,7 +305,8 @@ class _Lag:
     def position(self) -> KafkaCheckpoint | None:
         with self._lock:
             topic = self._run[1]
-            return KafkaCheckpoint(topic, dict(self._offsets)) if self._is_started else None
+            has_partitions = self._is_started and self._offsets
+            return KafkaCheckpoint(topic, dict(self._offsets)) if has_partitions else None
 
     def start(self, event: RunStarted) -> None:
         with self._lock:
@@ -362,7 +359,7 @@ class _Lag:
 class _Table:
     """Metrics of the table's files."""
 
-    def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
+    def __init__(self, factory: MetricFactory, now: Callable[[], float]) -> None:
         one, self._now = factory.one_gauge, now
         self._pending_since: str | None = None
         self.clock = UTC_CLOCK
@@ -405,7 +402,7 @@ class _Table:
 class _Tables:
     """Metrics of the pipeline's two tables: the rows and the dead letters."""
 
-    def __init__(self, factory: _MetricFactory) -> None:
+    def __init__(self, factory: MetricFactory) -> None:
         self._run, gauge = factory.run, factory.gauge
         self._instants = gauge("table_active_instants", "Instants of the active timeline", "table")
         self._pending = gauge(
@@ -426,7 +423,7 @@ class _Tables:
 class _Services:
     """Metrics of table services, inline and asynchronous."""
 
-    def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
+    def __init__(self, factory: MetricFactory, now: Callable[[], float]) -> None:
         self._run, self._name, self._now = factory.run, BoundedLabel(), now
         self._seconds = factory.seconds("service_seconds", "Seconds of a table service", "service")
         self._compacted_rows = factory.one_counter("compacted_rows", "Rows that compaction wrote")
@@ -495,7 +492,7 @@ class _Services:
 class _Failures:
     """Metrics of failures, retries and losses."""
 
-    def __init__(self, factory: _MetricFactory) -> None:
+    def __init__(self, factory: MetricFactory) -> None:
         self._run, self._type = factory.run, BoundedLabel()
         one = factory.one_counter
         self.starts = one(

@@ -3,6 +3,7 @@
 SourceError
 ├─ BrokerUnreachable   (Retriable) no broker answered in time
 ├─ BrokerRefused       (Permanent) not authenticated, or not authorized
+├─ GroupRefused        (Permanent) not authorized to commit to the consumer group
 ├─ InvalidConsumer     (Permanent) Kafka's client does not accept a property
 ├─ ConnectorMissing    (Permanent) Spark runs without the Kafka connector
 ├─ TopicNotFound       (Permanent)
@@ -50,6 +51,17 @@ class BrokerRefused(SourceError, Permanent):
             "the credentials in source.consumer and the topic's access rules"
         )
         self.bootstrap, self.topic, self.reason = bootstrap, topic, reason
+
+
+class GroupRefused(SourceError, Permanent):
+    """The broker does not allow this client to commit offsets to the consumer group."""
+
+    def __init__(self, bootstrap: str, group: str, reason: str) -> None:
+        super().__init__(
+            f"the Kafka broker at {bootstrap} refused access to consumer group {group}: {reason}; "
+            "allow it, or remove source.commit_group"
+        )
+        self.bootstrap, self.group, self.reason = bootstrap, group, reason
 
 
 class InvalidConsumer(SourceError, Permanent):

@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from types import TracebackType
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.position import Position
 from sinks.audit import OffsetGap
+from sinks.batch import KafkaBatch
 from streamer.config import settings
-from streamer.config.source import SourceConfig, StartingTime
+from streamer.config.kafka_source import KafkaSourceConfig, StartingTime
 from streamer.events import Listener, ignore
 from streamer.executors import is_local
-from streamer.sources import kafka_offsets
+from streamer.sources import kafka_offsets, start_rules
 from streamer.sources.errors import (
-    ForeignCheckpoint,
     LostOffsets,
     OffsetsWithoutRecord,
     RecordsWithheld,
-    TopicRecreated,
     TopicReplaced,
-    UnknownPartitions,
 )
 from streamer.sources.group_offsets import GroupOffsets
 from streamer.sources.kafka_admin import KafkaAdmin
-from streamer.sources.kafka_offsets import Fallback, LostRange, Start, Starting
+from streamer.sources.kafka_offsets import LostRange, Start, Starting
 from streamer.sources.kafka_peek import KafkaPeek
+from streamer.sources.kafka_stream import KafkaStream
 from streamer.sources.poll_size import poll_records, sample_offsets
+from streamer.sources.source import CheckRead, Source, SourceStart, StreamSettings
+from transforms.raw_records import HEADERS
 
-#: Fewer and larger fetches than the consumer's defaults (1 MiB and 500 records). Together with
-#: ``poll_size``, this reduces the time of a batch of small records by a sixth to a quarter. The
-#: pipeline file may override this property.
-FETCH_PROPERTIES = {"max.partition.fetch.bytes": str(8 << 20)}
+#: Properties of the consumers. The pipeline file may override them.
+FETCH_PROPERTIES = {
+    # Fewer and larger fetches than the consumer's defaults (1 MiB and 500 records). Together with
+    # ``poll_size``, this reduces the time of a batch of small records by a sixth to a quarter.
+    "max.partition.fetch.bytes": str(8 << 20),
+    # A consumer sends its next fetch before it returns records. If the partition has no more of
+    # them, the broker holds this fetch for this time, and answers no later request before. The
+    # connector then asks for the range of offsets, so with Kafka's default, each task that reads
+    # the end of a partition took 500 ms longer. Waiting has no use, because Spark only reads
+    # offsets that the partition already has.
+    "fetch.max.wait.ms": "10",
+}
 _POLL_RECORDS = "max.poll.records"
 
 #: The largest total size of the values from which a schema is inferred.
@@ -47,7 +56,7 @@ _SAMPLE_BYTES = 16 << 20
 _SAMPLE_TIMEOUT_S = 2.0
 
 
-class KafkaSource:
+class KafkaSource(Source):
     """One Kafka topic. Most of its errors are found before a stream starts.
 
     Attributes:
@@ -58,7 +67,7 @@ class KafkaSource:
     def __init__(
         self,
         spark: SparkSession,
-        config: SourceConfig,
+        config: KafkaSourceConfig,
         listener: Listener = ignore,
         *,
         keeps_keys: bool = False,
@@ -91,11 +100,11 @@ class KafkaSource:
         self._resolved: Mapping[int, int] | None = None
         self._gap_peek: KafkaPeek | None = None
 
-    def start_checkpoint(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
+    def start_checkpoint(self, checkpoint: Position | None) -> KafkaCheckpoint:
         """Return the checkpoint of ``start``, without checking the topic id."""
         return self.start(checkpoint).checkpoint
 
-    def start(self, checkpoint: KafkaCheckpoint | None, topic_id: str = "") -> Start:
+    def start(self, checkpoint: Position | None, topic_id: str = "") -> Start:
         """Determine where to start each partition; new partitions start at their earliest record.
 
         Args:
@@ -114,16 +123,12 @@ class KafkaSource:
             SourceError: the topic cannot be read; see the subclasses.
         """
         found_id = self._admin.topic_id()
-        is_recreated = "" not in (topic_id, found_id) and topic_id != found_id
+        is_recreated = start_rules.is_recreated(topic_id, found_id)
         start = self._first() if checkpoint is None else self._next(checkpoint, is_recreated)
         self._is_first = checkpoint is None
         if not self._is_first:
             self._resolved = None  # the table has recorded the first start
-        if self._config.on_offset_out_of_range == "fail":
-            if is_recreated:
-                raise TopicRecreated(self._config.topic, topic_id, found_id)
-            if start.lost:
-                raise LostOffsets(self._config.topic, start.lost)
+        start_rules.check_losses(self._config, start, topic_id, found_id)
         return replace(start, topic_id=found_id)
 
     def check_same_topic(self, topic_id: str) -> None:
@@ -182,12 +187,12 @@ class KafkaSource:
         """
         self._is_first, self._resolved = False, None
 
-    def commit_group_offsets(self, checkpoint: KafkaCheckpoint) -> None:
+    def report_position(self, checkpoint: KafkaCheckpoint) -> None:
         """Commit the offsets to the consumer group ``source.commit_group``, if one is set."""
         if self._group is not None:
             self._group.commit(checkpoint)
 
-    def flush_group_offsets(self, within_s: float) -> None:
+    def flush_positions(self, within_s: float) -> None:
         """Wait at most ``within_s`` seconds until the newest offsets are committed to the group."""
         if self._group is not None:
             self._group.close(within_s)
@@ -200,16 +205,32 @@ class KafkaSource:
         """
         return kafka_offsets.lag(checkpoint, self._admin.ranges())
 
-    def lag_if_known(self, checkpoint: KafkaCheckpoint) -> Mapping[int, int]:
-        """Do the same as ``lag``, but return an empty mapping if the broker does not answer.
+    def check_reachable(self) -> None:
+        """Check that the broker answers questions about the topic.
 
-        This is for events, which must be emitted even if the broker or Spark has failed. The stream
-        reports its own failures.
+        Raises:
+            SourceError: it does not.
+        """
+        self._admin.ranges()
+
+    def ask_lag(self, checkpoint: KafkaCheckpoint) -> Callable[[], Mapping[int, int]]:
+        """Ask for the lag of the checkpoint's partitions now, without waiting for the answer.
+
+        Returns:
+            A function that waits for the answer, and returns it as ``lag_if_known`` does.
         """
         try:
-            return self.lag(checkpoint)
-        except Exception:
-            return {}
+            asked = self._admin.ask_ranges(checkpoint.offsets)
+        except Exception:  # as in ``lag_if_known``
+            return dict
+
+        def answer() -> Mapping[int, int]:
+            try:
+                return kafka_offsets.lag(checkpoint, asked.answer())
+            except Exception:
+                return {}
+
+        return answer
 
     def peek(self) -> KafkaPeek:
         """Open a separate consumer that reads a few records; the caller closes it."""
@@ -222,6 +243,18 @@ class KafkaSource:
         after it is read.
         """
         return self._admin.max_message_bytes()
+
+    def open_stream(
+        self, begun: SourceStart, settings: StreamSettings, check_read: CheckRead
+    ) -> KafkaStream:
+        """See ``Source``. The stream is one of Spark Structured Streaming.
+
+        Raises:
+            SourceError: the lengths of records cannot be sampled.
+        """
+        start, topic_id = begun.checkpoint, begun.topic_id
+        assert isinstance(start, KafkaCheckpoint), start
+        return KafkaStream(self.stream(start), start, topic_id, settings, check_read)
 
     def stream(self, start: KafkaCheckpoint) -> DataFrame:
         """Return the records from ``start`` on, as a streaming DataFrame.
@@ -241,17 +274,41 @@ class KafkaSource:
             # A restart before the first commit must use these offsets again, so that records that
             # are deleted in the meantime are noticed as lost.
             self._resolved = start.offsets
-        properties = {_POLL_RECORDS: str(self.poll_records(start)), **self._properties}
         reader = self._spark.readStream.format("kafka").options(
-            **{f"kafka.{name}": value for name, value in properties.items()},
-            subscribe=start.topic,
-            startingOffsets=json.dumps({start.topic: dict(start.offsets)}),
+            **self._reader_options(start),
             maxOffsetsPerTrigger=str(self._config.max_records_per_batch),
-            # A batch contains all records of its offsets, or fails. After a failure, the next start
-            # handles the losses of each partition.
-            failOnDataLoss="true",
         )
         return reader.load().select(*self._columns())
+
+    def newest(self, count: int) -> KafkaBatch:
+        """Return the newest records of the topic as a batch, which is not part of a stream.
+
+        Args:
+            count: how many offsets the batch has at most, in equal shares of the partitions.
+
+        Raises:
+            SourceError: the topic cannot be read; see the subclasses.
+        """
+        available, topic = self._admin.ranges(), self._config.topic
+        start = KafkaCheckpoint(topic, kafka_offsets.newest_offsets(available, count))
+        end = KafkaCheckpoint(topic, {number: held.end for number, held in available.items()})
+        reader = self._spark.read.format("kafka").options(
+            **self._reader_options(start), endingOffsets=json.dumps({topic: dict(end.offsets)})
+        )
+        return KafkaBatch(records=reader.load().select(*self._columns()), start=start, end=end)
+
+    def _reader_options(self, start: KafkaCheckpoint) -> dict[str, str]:
+        """Return the options of Spark's Kafka source to read from ``start`` on."""
+        properties = {_POLL_RECORDS: str(self.poll_records(start)), **self._properties}
+        return {
+            **{f"kafka.{name}": value for name, value in properties.items()},
+            "subscribe": start.topic,
+            "startingOffsets": json.dumps({start.topic: dict(start.offsets)}),
+            # A batch contains all records of its offsets, or fails. After a failure, the next start
+            # handles the losses of each partition.
+            "failOnDataLoss": "true",
+            "includeHeaders": str(bool(self._config.header_columns)).lower(),
+        }
 
     def poll_records(self, start: KafkaCheckpoint) -> int:
         """Return the largest number of records of one poll.
@@ -295,17 +352,6 @@ class KafkaSource:
             self._gap_peek.close()
         self._admin.close()
 
-    def __enter__(self) -> KafkaSource:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _check_empty(self, gaps: Sequence[OffsetGap]) -> None:
         """Check that the topic has no readable record in any of the gaps."""
         if not gaps:
@@ -323,10 +369,7 @@ class KafkaSource:
         # The ranges are read after the start time was resolved, so that they include the records
         # that arrived in between.
         available = self._admin.ranges()
-        if isinstance(starting, dict) and not starting.keys() <= available.keys():
-            unknown = starting.keys() - available.keys()
-            raise UnknownPartitions(self._config.topic, unknown, len(available))
-        start = kafka_offsets.first_start(self._config.topic, available, starting, self._fallback)
+        start = start_rules.first_start(self._config, starting, available)
         if self._config.starting_offsets != "latest" and not isinstance(
             self._config.starting_offsets, StartingTime
         ):
@@ -345,18 +388,11 @@ class KafkaSource:
             return self._admin.offsets_since(starting.timestamp)
         return starting
 
-    def _next(self, checkpoint: KafkaCheckpoint, is_recreated: bool) -> Start:
-        if checkpoint.topic != self._config.topic:
-            raise ForeignCheckpoint(self._config.topic, str(checkpoint))
+    def _next(self, position: Position, is_recreated: bool) -> Start:
+        checkpoint = start_rules.check_own_topic(self._config, position)
         available = self._admin.ranges()
-        return kafka_offsets.next_start(
-            checkpoint, available, self._fallback, is_recreated=is_recreated
-        )
-
-    @property
-    def _fallback(self) -> Fallback:
-        policy = self._config.on_offset_out_of_range
-        return "earliest" if policy == "fail" else policy
+        fallback = start_rules.fallback_of(self._config)
+        return kafka_offsets.next_start(checkpoint, available, fallback, is_recreated=is_recreated)
 
     def _columns(self) -> list[Column]:
         value, key = F.col("value"), F.col("key")
@@ -364,8 +400,11 @@ class KafkaSource:
         if not (self._keeps_keys or "key" in wanted):
             # In many topics, keys are as long as values. Only tombstones need the key.
             key = F.when(value.isNull(), key).alias("key")
-        topic = [F.col("topic")] if "topic" in wanted else []
-        return [value, key, F.col("partition"), F.col("offset"), F.col("timestamp"), *topic]
+        others = [F.col("topic")] if "topic" in wanted else []
+        names = [*self._config.header_columns.values()]
+        if names:
+            others.append(F.filter(HEADERS, lambda one: one["key"].isin(names)).alias(HEADERS))
+        return [value, key, F.col("partition"), F.col("offset"), F.col("timestamp"), *others]
 
 
 def _heap_bytes(spark: SparkSession) -> int:

@@ -7,7 +7,7 @@ request has a timeout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -84,6 +84,14 @@ class KafkaAdmin:
         except Py4JJavaError as error:
             raise self._translate(error) from None
 
+    def ask_ranges(self, partitions: Iterable[int]) -> AskedRanges:
+        """Ask for the current ranges of offsets of these partitions, without waiting."""
+        asked = self._topic_partitions(partitions)
+        spec = self._kafka.admin.OffsetSpec
+        earliest = self._list_offsets(asked, spec.earliest())
+        latest = self._list_offsets(asked, spec.latest())
+        return AskedRanges(asked, earliest, latest, self._answer)
+
     def topic_id(self) -> str:
         """Read the topic's id; return "" if the broker is too old to have topic ids.
 
@@ -97,6 +105,20 @@ class KafkaAdmin:
         except Py4JJavaError as error:
             raise self._translate(error) from None
         return "" if found == _NO_TOPIC_ID else found
+
+    def topic_names(self) -> list[str]:
+        """Read the names of all topics that this client may see, except Kafka's internal ones.
+
+        Raises:
+            SourceError: as for ``ranges``.
+        """
+        try:
+            names = self._answer(self._admin.listTopics().names())
+            # One call of the JVM; iterating over the set would be one call per name.
+            joined = self._jvm.java.lang.String.join("\n", names)
+        except Py4JJavaError as error:
+            raise self._translate(error) from None
+        return str(joined).split()
 
     def offsets_since(self, timestamp_ms: int) -> dict[int, int]:
         """Find the first offset of each partition with this timestamp or a later one.
@@ -153,19 +175,10 @@ class KafkaAdmin:
         self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
 
     def _ranges(self) -> dict[int, OffsetRange]:
-        partitions = self._partitions()
-        spec = self._kafka.admin.OffsetSpec
-        # Both requests are sent before the first answer is awaited.
-        earliest = self._list_offsets(partitions, spec.earliest())
-        latest = self._list_offsets(partitions, spec.latest())
-        first, end = self._answer(earliest.all()), self._answer(latest.all())
-        return {
-            number: OffsetRange(first.get(partition).offset(), end.get(partition).offset())
-            for number, partition in partitions.items()
-        }
+        return self.ask_ranges(range(self._described().partitions().size())).answer()
 
     def _offsets_since(self, timestamp_ms: int) -> dict[int, int]:
-        partitions = self._partitions()
+        partitions = self._topic_partitions(range(self._described().partitions().size()))
         spec = self._kafka.admin.OffsetSpec
         # The end is read first, so that a record that arrives in between is not before the end.
         end = self._answer(self._list_offsets(partitions, spec.latest()).all())
@@ -182,10 +195,9 @@ class KafkaAdmin:
         described = self._answer(self._admin.describeTopics(topics).allTopicNames())
         return described.get(self._topic)
 
-    def _partitions(self) -> dict[int, JavaObject]:
-        count = self._described().partitions().size()
+    def _topic_partitions(self, numbers: Iterable[int]) -> dict[int, JavaObject]:
         partition = self._jvm.org.apache.kafka.common.TopicPartition
-        return {number: partition(self._topic, number) for number in range(count)}
+        return {number: partition(self._topic, number) for number in numbers}
 
     def _list_offsets(self, partitions: Mapping[int, JavaObject], spec: JavaObject) -> JavaObject:
         asked = self._jvm.java.util.HashMap()
@@ -242,6 +254,32 @@ class KafkaAdmin:
         if kind.endswith(_REFUSALS):
             return BrokerRefused(self._bootstrap, self._topic, reason)
         return BrokerUnreachable(self._bootstrap, f"{reason} (within {ANSWER_WITHIN_S} s)")
+
+
+class AskedRanges:
+    """Ranges of offsets for which the broker was asked."""
+
+    def __init__(
+        self,
+        partitions: Mapping[int, JavaObject],
+        earliest: JavaObject,
+        latest: JavaObject,
+        answer: Callable[[JavaObject], JavaObject],
+    ) -> None:
+        self._partitions, self._answer = partitions, answer
+        self._earliest, self._latest = earliest, latest
+
+    def answer(self) -> dict[int, OffsetRange]:
+        """Wait for the answer.
+
+        Raises:
+            Py4JJavaError: the broker refuses, or does not answer in time.
+        """
+        first, end = self._answer(self._earliest.all()), self._answer(self._latest.all())
+        return {
+            number: OffsetRange(first.get(partition).offset(), end.get(partition).offset())
+            for number, partition in self._partitions.items()
+        }
 
 
 class GroupCommit:

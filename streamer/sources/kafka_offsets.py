@@ -151,6 +151,24 @@ def next_start(
     )
 
 
+def newest_offsets(available: Mapping[int, OffsetRange], count: int) -> dict[int, int]:
+    """Return the offsets at which the newest ``count`` offsets of a topic begin.
+
+    The partitions have equal shares of ``count``; a partition with fewer offsets leaves the rest of
+    its share to larger ones.
+
+    Args:
+        available: the offsets of each partition.
+        count: the number of offsets of all partitions together, or more than there are.
+    """
+    begins, others = dict[int, int](), len(available)
+    for number, held in sorted(available.items(), key=lambda one: one[1].end - one[1].earliest):
+        share = min(held.end - held.earliest, count // others)
+        begins[number] = held.end - share
+        count, others = count - share, others - 1
+    return begins
+
+
 def lost_in(
     gaps: Sequence[OffsetGap], available: Mapping[int, OffsetRange]
 ) -> tuple[list[LostRange], list[OffsetGap]]:

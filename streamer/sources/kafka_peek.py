@@ -30,7 +30,7 @@ _PROPERTIES = {
     "enable.auto.commit": "false",
     "max.partition.fetch.bytes": str(64 << 10),
     "max.poll.records": "10",
-    "fetch.max.wait.ms": "100",
+    "fetch.max.wait.ms": "10",
     "request.timeout.ms": "5000",
     "default.api.timeout.ms": "5000",
 }

@@ -120,9 +120,21 @@ def spark_kafka_jars(folder: Path | None = None) -> list[Path]:
         JarsUnavailable: jars are missing and cannot be downloaded.
         JarsNotFound: the repository does not have the jars.
     """
+    coordinates, excluded_modules = _connector()
+    return resolve(coordinates, folder or cache_home() / "jars", excluded_modules)
+
+
+def downloaded_spark_kafka_jars(folder: Path | None = None) -> list[Path] | None:
+    """Return the jars of ``spark_kafka_jars`` if they need not be downloaded, and else None."""
+    coordinates, excluded_modules = _connector()
+    ivy_file = _ivy_file(coordinates, excluded_modules)
+    return _complete_jars((folder or cache_home() / "jars") / _folder_name(coordinates, ivy_file))
+
+
+def _connector() -> tuple[list[str], list[str]]:
+    """Return the Maven coordinate of the connector, and the artifacts that Spark contains."""
     spark = find_spark()
-    coordinate = spark_kafka_packages(spark.version, spark.scala)
-    return resolve([coordinate], folder or cache_home() / "jars", _modules_of(spark))
+    return [spark_kafka_packages(spark.version, spark.scala)], _modules_of(spark)
 
 
 def kafka_jars(folder: Path | None = None) -> list[Path]:

@@ -5,16 +5,17 @@ Each process imports only this small module.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.locks.table_lock import LeaseLost
 
 
-def count_up(storage: Storage, times: int, provider: LockProviderName) -> None:
+def count_up(storage: Storage, times: int, provider: str, options: Mapping[str, str]) -> None:
     """Increment a counter by a read and a write, which only the lock makes one atomic step."""
-    lock = open_lock(storage, provider=provider)
+    lock = open_lock(storage, provider=provider, options=options)
     for _ in range(times):
         with lock.hold(wait_s=60) as lease:
             count = int(storage.read("counter"))
@@ -22,8 +23,10 @@ def count_up(storage: Storage, times: int, provider: LockProviderName) -> None:
             storage.put("counter", b"%d" % (count + 1))
 
 
-def count_up_there(location: StorageLocation, times: int, provider: LockProviderName) -> None:
-    count_up(open_storage(location), times, provider)
+def count_up_there(
+    location: StorageLocation, times: int, provider: str, options: Mapping[str, str]
+) -> None:
+    count_up(open_storage(location), times, provider, options)
 
 
 def hold_and_report(location: StorageLocation, pipe: Connection) -> None:

@@ -22,6 +22,7 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.index.index import NEW_KEY, Index
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.lookup import LookupIndex
+from lakemark.index.record_level import PartitionedRecordLevelIndex
 from lakemark.model.changes import ChangeKind
 from lakemark.model.file_slice import BaseFile, FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
@@ -51,7 +52,10 @@ class KeysInMemory:
     keys: Mapping[str, set[str]]
 
     def tag(
-        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+        self,
+        groups: Sequence[SearchedGroup],
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_path: str,
     ) -> npt.NDArray[np.int32]:
         """Return the first file group that contains a key."""
         ids = [group.readable.group.file_id for group in groups]
@@ -81,13 +85,19 @@ def lookup_without_footers(to: TableWriter) -> Index:
     return lookup(to)
 
 
+def partitioned_record_index(to: TableWriter) -> Index:
+    index = to.table.metadata_writer.record_index(to.table.timeline)
+    assert index is not None and index.is_partitioned
+    return PartitionedRecordLevelIndex(index, to.table.metadata_writer.refusal_of_record_index)
+
+
 def hashed(to: TableWriter) -> Index:
     return INDEX
 
 
 OpenIndex = Callable[[TableWriter], Index]
 LOOKUPS: tuple[OpenIndex, ...] = (in_memory, lookup, lookup_without_footers)
-OPENERS: tuple[OpenIndex, ...] = (*LOOKUPS, hashed)
+OPENERS: tuple[OpenIndex, ...] = (*LOOKUPS, partitioned_record_index, hashed)
 each_index = pytest.mark.parametrize("open_index", OPENERS, ids=lambda one: one.__name__)
 each_lookup = pytest.mark.parametrize("open_index", LOOKUPS, ids=lambda one: one.__name__)
 
@@ -117,7 +127,9 @@ def open_reader(to: TableWriter) -> FileGroupReader:
 def open_writer(open_index: OpenIndex, storage: Storage | None = None) -> TableWriter:
     if storage is None:
         storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
-        make(storage)
+        is_indexed = open_index is partitioned_record_index
+        indexes = ["record_index"] if is_indexed else []
+        make(storage, indexes=indexes, partitioned=is_indexed)
     return writer(storage) if open_index is hashed else lookup_writer(storage, SIZING)
 
 
@@ -135,7 +147,7 @@ def test_stored_keys_are_tagged_with_their_file_group(
     for region in REGIONS:
         groups = searched_groups(to.table.view(), region)
         keys = [row.id for rows in commits for row in rows if row.region == region] + others
-        tags = index.tag(groups, pa.array(keys, pa.string()))
+        tags = index.tag(groups, pa.array(keys, pa.string()), region)
         assert len(tags) == len(keys)
         stored = [stored_keys(to, group.readable) for group in groups]
         for key, tag in zip(keys, tags.tolist(), strict=True):
@@ -151,7 +163,7 @@ def test_keys_are_new_in_a_partition_without_file_groups(open_index: OpenIndex) 
     to = open_writer(open_index)
     commit(to, [Row("a", 1, 1)])
     keys = pa.chunked_array([["a", "b"], [], ["a"]], pa.string())
-    assert open_index(to).tag([], keys).tolist() == [NEW_KEY] * 3
+    assert open_index(to).tag([], keys, "west").tolist() == [NEW_KEY] * 3
 
 
 @each_lookup
@@ -160,13 +172,10 @@ def test_deleted_key_belongs_to_its_file_group_until_a_compaction(open_index: Op
     commit(to, [Row("a", 1, 1), Row("b", 1, 1)])
     commit(to, [Row("a", 2, kind=ChangeKind.DELETE)])
     keys = pa.array(["a", "b", "c"])
-    assert open_index(to).tag(searched_groups(to.table.view(), "north"), keys).tolist() == [
-        0,
-        0,
-        -1,
-    ]
+    found = open_index(to).tag(searched_groups(to.table.view(), "north"), keys, "north")
+    assert found.tolist() == [0, 0, NEW_KEY]
     assert to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
-    found = open_index(to).tag(searched_groups(to.table.view(), "north"), keys)
+    found = open_index(to).tag(searched_groups(to.table.view(), "north"), keys, "north")
     assert found.tolist() == [NEW_KEY, 0, NEW_KEY]
 
 
@@ -179,4 +188,4 @@ def test_key_in_two_file_groups_is_refused_by_name(table_type: TableType) -> Non
     (group,) = searched_groups(to.table.view(), "north")
     index = lookup(to)
     with pytest.raises(Refused, match=r"'a' is in two file groups of partition 'north'"):
-        index.tag([group, group], pa.array(["a"]))
+        index.tag([group, group], pa.array(["a"]), "north")

@@ -24,6 +24,7 @@ from lakemark.timeline.locks.file_system_lock import APACHE_LOCK_PATH
 from lakemark.timeline.locks.lock_provider import LOCK_FOLDER, LOCK_PATH, LockRecord
 from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
 from lakemark.timeline.locks.table_lock import CLOCK_DRIFT_MS, LeaseLost, TableLock
+from tests.contract.lock_servers import aws_credentials, lock_options
 from tests.contract.lock_workers import count_up, count_up_there, hold_and_report
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -92,7 +93,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-#: Each kind of store with its lock, and the other lock providers of a local disk.
+#: Each kind of store with its lock, and the other lock provider of a local disk that uses files.
 LOCK_KINDS = (
     ("memory", LockProviderName.STORAGE),
     ("s3", LockProviderName.STORAGE),
@@ -100,11 +101,19 @@ LOCK_KINDS = (
     ("azure", LockProviderName.STORAGE),
     ("local", LockProviderName.STORAGE),
     ("local", LockProviderName.FILE_SYSTEM),
-    ("local", LockProviderName.IN_PROCESS),
 )
 
-each_lock = pytest.mark.parametrize(("storage_kind", "provider"), LOCK_KINDS)
-each_stored_lock = pytest.mark.parametrize(("storage_kind", "provider"), LOCK_KINDS[:-1])
+#: The locks that are on a server.
+SERVER_KINDS = (("local", LockProviderName.ZOOKEEPER), ("local", LockProviderName.DYNAMODB))
+
+each_lock = pytest.mark.parametrize(
+    ("storage_kind", "provider"),
+    (*LOCK_KINDS, *SERVER_KINDS, ("local", LockProviderName.IN_PROCESS)),
+)
+each_shared_lock = pytest.mark.parametrize(
+    ("storage_kind", "provider"), (*LOCK_KINDS, *SERVER_KINDS)
+)
+each_stored_lock = pytest.mark.parametrize(("storage_kind", "provider"), LOCK_KINDS)
 
 
 @pytest.fixture
@@ -112,18 +121,35 @@ def provider() -> LockProviderName:
     return LockProviderName.STORAGE
 
 
+@pytest.fixture(scope="module", autouse=True)
+def credentials() -> Iterator[None]:
+    with aws_credentials():
+        yield
+
+
 @pytest.fixture
-def lock(storage: Storage, clock: ManualClock, provider: LockProviderName) -> TableLock:
-    return open_lock(storage, lease_s=LEASE_S, clock=clock, provider=provider)
+def options(provider: LockProviderName, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The options of the lock provider, which name a new lock of its server."""
+    return lock_options(provider, request)
+
+
+@pytest.fixture
+def lock(
+    storage: Storage, clock: ManualClock, provider: LockProviderName, options: dict[str, str]
+) -> TableLock:
+    return open_lock(storage, lease_s=LEASE_S, clock=clock, provider=provider, options=options)
 
 
 @pytest.fixture
 def other(
-    storage_location: StorageLocation, clock: ManualClock, provider: LockProviderName
+    storage_location: StorageLocation,
+    clock: ManualClock,
+    provider: LockProviderName,
+    options: dict[str, str],
 ) -> TableLock:
     """The lock of the same table, opened by another writer."""
     storage = open_storage(storage_location)
-    return open_lock(storage, lease_s=LEASE_S, clock=clock, provider=provider)
+    return open_lock(storage, lease_s=LEASE_S, clock=clock, provider=provider, options=options)
 
 
 @each_lock
@@ -333,33 +359,35 @@ def test_lost_answer_does_not_lose_the_lock(
 
 @each_lock
 def test_threads_exclude_each_other(
-    storage_location: StorageLocation, provider: LockProviderName
+    storage_location: StorageLocation, provider: LockProviderName, options: dict[str, str]
 ) -> None:
     storages = [open_storage(storage_location) for _ in range(4)]
     storages[0].put("counter", b"0")
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(count_up, storages, [5] * 4, [provider] * 4))
+        list(pool.map(count_up, storages, [5] * 4, [provider] * 4, [options] * 4))
     assert storages[0].read("counter") == b"20"
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[ProcessPoolExecutor]:
+def workers(credentials: None) -> Iterator[ProcessPoolExecutor]:
     with ProcessPoolExecutor(3, mp_context=spawn) as pool:
         yield pool
 
 
-@each_stored_lock
+@each_shared_lock
 def test_processes_exclude_each_other(
     workers: ProcessPoolExecutor,
     storage_kind: str,
     storage_location: StorageLocation,
     provider: LockProviderName,
+    options: dict[str, str],
 ) -> None:
     if storage_kind == "memory":
         pytest.skip("memory belongs to one process")
     storage = open_storage(storage_location)
     storage.put("counter", b"0")
-    list(workers.map(count_up_there, [storage_location] * 3, [5] * 3, [provider] * 3))
+    arguments = ([storage_location] * 3, [5] * 3, [provider] * 3, [options] * 3)
+    list(workers.map(count_up_there, *arguments))
     assert storage.read("counter") == b"15"
 
 

@@ -14,14 +14,12 @@ from transforms.steps.add import Add
 from transforms.steps.cast import Cast
 from transforms.steps.chain import Step, TransformChain, TransformFault
 from transforms.steps.columns import Drop, Flatten, Rename, Select
-from transforms.steps.debezium import Debezium
 from transforms.steps.explode import Explode
 from transforms.steps.filter import Filter
 from transforms.steps.hiding import Hash, Mask
 from transforms.steps.sql import Sql
 from transforms.steps.transform import Transform, Transformed
 
-IMAGE = pa.struct([("key", pa.int64()), ("tags", pa.list_(pa.string()))])
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string()),
@@ -31,15 +29,8 @@ SCHEMA = pa.schema(
             "place", pa.struct([("city", pa.string()), ("at", pa.struct([("x", pa.int32())]))])
         ),
         pa.field("tags", pa.list_(pa.field("element", pa.string()))),
-        pa.field("event", pa.struct([("before", IMAGE), ("after", IMAGE), ("op", pa.string())])),
     ]
 )
-
-
-def event(n: int) -> dict[str, object]:
-    """Return a change event of any operation, with and without the row that it needs."""
-    images = [{"key": n + i, "tags": [str(n)]} if n % (5 + i) else None for i in range(2)]
-    return {"before": images[0], "after": images[1], "op": ["c", "u", "r", "d", "t", None][n % 6]}
 
 
 ROWS = pa.Table.from_pylist(
@@ -50,7 +41,6 @@ ROWS = pa.Table.from_pylist(
             "text": None if n % 5 == 0 else ("x" if n % 4 == 0 else str(n)),
             "place": None if n % 6 == 0 else {"city": f"c{n}", "at": {"x": n}},
             "tags": None if n % 8 == 0 else [f"t{i}" for i in range(n % 3)],
-            "event": None if n % 9 == 0 else event(n),
         }
         for n in range(40)
     ],
@@ -64,7 +54,6 @@ TRANSFORMS: Mapping[str, Transform] = {
     "flatten": Flatten(),
     "explode": Explode("tags", "position"),
     "explode, with empty lists": Explode("tags", "position", keeps_empty=True),
-    "debezium": Debezium("event"),
     "filter": Filter("n > 20 and text != 'x'"),
     "add": Add({"twice": "n * 2", "city": "upper(place.city) || '!'"}),
     "hash": Hash(("id", "n"), b"salt"),
@@ -133,7 +122,7 @@ def test_executors_receive_the_step(transform: Transform) -> None:
 def test_unknown_columns_are_refused_by_name(transform: Transform) -> None:
     if transform == Flatten():
         return  # takes any columns
-    with pytest.raises(InvalidConfig, match=r"id|n|text|tags|place|position|event"):
+    with pytest.raises(InvalidConfig, match=r"id|n|text|tags|place|position"):
         transform.output_schema(pa.schema([("position", pa.int32()), ("twice", pa.int32())]))
 
 
@@ -146,7 +135,7 @@ def test_keys_give_the_same_key_columns_as_whole_rows(transform: Transform) -> N
     for column in step.schema.names:
         sources = transform.key_sources(column, SCHEMA)
         if sources is None:
-            assert isinstance(transform, Explode | Debezium)
+            assert isinstance(transform, Explode)
             continue
         tops = {source.partition(".")[0] for source in sources}
         found = chain.apply_to_keys(ROWS.select([n for n in SCHEMA.names if n in tops]))
@@ -155,7 +144,7 @@ def test_keys_give_the_same_key_columns_as_whole_rows(transform: Transform) -> N
         for origin, row in as_rows(whole):
             assert by_origin[origin] == row[column]
             checked += 1
-    assert checked or isinstance(transform, Debezium), "a key names no event"
+    assert checked
 
 
 class Faulty(Transform):

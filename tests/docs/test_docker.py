@@ -27,7 +27,7 @@ def test_the_image_runs_a_command_that_there_is(monkeypatch: pytest.MonkeyPatch)
     config = load(str(ROOT / "docker/pipeline.yaml"), parsed.overrides)
     assert f"EXPOSE {config.metrics.port}" in DOCKERFILE
     assert f"127.0.0.1:{config.metrics.port}/health" in DOCKERFILE
-    assert config.source.topic in COMPOSE["services"]["topic"]["command"]
+    assert config.kafka.topic in COMPOSE["services"]["topic"]["command"]
 
 
 def test_every_package_of_the_project_is_in_the_image() -> None:

@@ -12,13 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from google.protobuf import descriptor_pb2
 
 import lakemark
 from lakemark.config.property_page import render_page
 from streamer.cli import parser
 from streamer.config.load import load
 from streamer.config.render import render_reference
+from streamer.config.topics import has_several_topics
+from streamer.job.plan import plan_job
 from streamer.loop import STOP_GRACE_S
+from streamer.migration.page import render_page as render_migration_page
 from tests.golden.support import support
 from tests.interop.oracle import ApacheTable
 from transforms.schema_text import TYPES
@@ -28,7 +32,7 @@ GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("*/*.m
 PAGES = [*GUIDES, ROOT / "CHANGELOG.md"]
 
 #: Pages that are written by hand, and their longest line.
-PRINTED = ("pipeline.md", "support.md", "foreign_tables.md")
+PRINTED = ("pipeline.md", "support.md", "foreign_tables.md", "hoodiestreamer_settings.md")
 WRITTEN = [
     page
     for page in [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
@@ -54,7 +58,6 @@ def test_the_reference_lists_what_each_enumeration_accepts() -> None:
         ("metadata_columns", "`topic`, `partition`, `offset`, `timestamp`, `key`."),
         ("policy", "`keep_latest_commits`, `keep_latest_by_hours`, `keep_latest_file_versions`."),
         ("version", "`6`, `8`, `9`."),
-        ("provider", "`storage`, `file_system`, `in_process`."),
     ):
         (row,) = [line for line in rows if line.startswith(f"| `{name}` ")]
         assert row.endswith(f" Accepted: {accepted} |")
@@ -82,11 +85,16 @@ def test_the_page_of_table_properties_is_printed_from_the_rules() -> None:
     assert (ROOT / "docs" / "foreign_tables.md").read_text() == render_page()
 
 
+def test_the_settings_of_hoodiestreamer_are_printed_from_the_rules() -> None:
+    page = (ROOT / "docs" / "hoodiestreamer_settings.md").read_text()
+    assert page == render_migration_page()
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_examples_are_accepted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in re.findall(r"env: (\w+)", path.read_text()):
         monkeypatch.setenv(name, "value")
-    assert load(str(path), []).source.topic
+    assert load(str(path), []).kafka.topic
 
 
 def test_the_readme_shows_the_example_that_is_there() -> None:
@@ -159,8 +167,8 @@ def test_code_that_a_page_names_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
 def test_tests_that_a_page_names_exist(page: Path) -> None:
-    for file, test in re.findall(r"`(\w+/test_\w+\.py)(?:::(\w+))?`", page.read_text()):
-        path = ROOT / "tests" / file
+    for file, test in re.findall(r"`((?:\w+/)+test_\w+\.py)(?:::(\w+))?`", page.read_text()):
+        path = ROOT / "tests" / file.removeprefix("tests/")
         assert path.is_file(), file
         assert not test or f"def {test}(" in path.read_text(), test
 
@@ -201,6 +209,7 @@ def test_settings_that_a_page_shows_are_accepted(page: Path, tmp_path: Path) -> 
 
     A shown file that has all parts is accepted as it is.
     """
+    (tmp_path / "orders.desc").write_bytes(_descriptors())
     for number, shown in enumerate(_blocks(page, "yaml")):
         part = yaml.safe_load(shown)
         if part.keys() & KUBERNETES:
@@ -209,7 +218,18 @@ def test_settings_that_a_page_shows_are_accepted(page: Path, tmp_path: Path) -> 
         file = tmp_path / f"{number}.yaml"
         is_whole = {"source", "table"} <= part.keys()
         file.write_text(yaml.safe_dump(part if is_whole else _merged(tree, part)))
-        load(str(file), [])
+        if has_several_topics(part):
+            plan_job([str(file)])
+        else:
+            load(str(file), [])
+
+
+def _descriptors() -> bytes:
+    """Return the descriptors of the message that pages show."""
+    files = descriptor_pb2.FileDescriptorSet()
+    order = files.file.add(name="orders.proto", package="shop.v1").message_type.add(name="Order")
+    order.field.add(name="order_id", number=1, label=1, type=9)
+    return files.SerializeToString()
 
 
 def test_the_grace_period_of_a_pod_is_longer_than_a_stop_takes() -> None:
@@ -227,6 +247,8 @@ def assert_known(words: Sequence[str]) -> None:
     """Check that the command line has each subcommand and each option."""
     command, path = parser(), "lakemark"
     for word in words:
+        if word == "--":  # the arguments of another program follow
+            return
         subcommands = [a for a in command._actions if isinstance(a, argparse._SubParsersAction)]
         if subcommands:
             assert word in subcommands[0].choices, f"no such command: {path} {word}"

@@ -24,8 +24,11 @@ _NAMED = re.compile(rf"`((?:{SECTIONS})(?:\.[a-z_]+)+)(?::\s+([^`]+)|`\s+is\s+`(
 #: The first cell of a table's head and of its rows.
 _TABLE = re.compile(rf"^\| `((?:{SECTIONS})(?:\.[a-z_]+)+)`.*\n\|-.*\n((?:\|.*\n)*)", re.MULTILINE)
 
-#: Names in the texts that look like settings: of Spark, of Hudi's files, of modules of the code.
-_OTHERS = re.compile(r"^(?:spark\.(?!conf|master)|metrics\.json|source\.checkpoint\b)")
+#: Names in the texts that look like settings: of Spark, of Hudi's files, of modules of the code, of
+#: fields of Debezium's events.
+_OTHERS = re.compile(
+    r"^(?:spark\.(?!conf|master)|metrics\.json|source\.checkpoint\b|source\.(?:lsn|version)$)"
+)
 
 
 def named_settings(text: str) -> Iterator[tuple[str, str]]:
@@ -87,7 +90,7 @@ def test_a_wrong_name_or_value_is_noticed() -> None:
     assert not accepts("decode.unknown_schema", "stop")
     assert not accepts("table.bukets", "")
     assert accepts("table.partition_change", "reject")
-    assert accepts("compaction.every_delta_commits", "5")
+    assert accepts("compaction.after_commits", "5")
     shown = "| `decode.wider_values` | what happens |\n|---|---|\n| `drop` | it is gone |\n"
     assert list(named_settings(shown)) == [
         ("decode.wider_values", ""),

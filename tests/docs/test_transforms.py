@@ -25,14 +25,14 @@ PAGE = (ROOT / "docs" / "transforms.md").read_text()
 
 
 class Topic:
-    def start_checkpoint(self, _: None) -> None:
+    def start(self, _: None) -> None:
         """Raise no error."""
 
 
 def test_the_example_writes_the_row_and_the_dead_letter_that_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    shown = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
     tree = yaml.safe_load(shown)
     assert tree == yaml.safe_load((ROOT / "examples" / "customer_orders.yaml").read_text())
     monkeypatch.setenv("MAIL_SALT", "pepper")
@@ -103,7 +103,7 @@ def test_the_function_of_the_page_runs(tmp_path: Path) -> None:
 
 def test_the_query_of_the_page_runs(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
-    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    example = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
     (query,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     (step,) = re.findall(r"`(\{step: sql.*?\}\})`", PAGE)
     tree = {**yaml.safe_load(example), "transform": [yaml.safe_load(step)]}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakemark.metadata.expression_index import ExpressionIndex
+from lakemark.metadata.expressions.expression_index import ExpressionIndex
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import open_metadata_table
 from lakemark.metadata.partition_kind import PartitionKind

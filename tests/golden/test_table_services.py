@@ -11,16 +11,23 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import groups_by_bucket
 from lakemark.model.action import Action
 from lakemark.model.clean_plan import CleanMetadata, CleanPlan
-from lakemark.model.meta_columns import FILE_NAME
+from lakemark.model.meta_columns import FILE_NAME, without_meta_columns
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import Compaction, request_compaction
+from lakemark.operations.compact_logs import compact_logs
 from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
 from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
 from lakemark.services import archival
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
+from streamer.clustering import ClusteringRules, PendingPlans, TableClustering
+from streamer.events import Event, ServiceCompleted
+from streamer.services import ServicePolicies, TableServices
 from tests.golden.golden_table import Row, sorted_rows, unpack
 
 ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=1)
@@ -70,6 +77,61 @@ def test_logs_that_a_rollback_block_undid_stay_undone_after_archival(
     after = opened(table)
     assert after.timeline.is_archived(undone)
     assert sorted_rows(after.scan().to_reader().read_all()) == rows
+    assert metadata_differences(after) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "pending"),
+    [
+        ("v9_mor_pending_log_compaction", 1),
+        ("v9_mor_log_compacted", 0),
+        ("v8_mor_log_compacted", 0),
+        ("v6_mor_log_compacted", 0),
+    ],
+)
+def test_log_compactions_of_apache_are_executed_and_continued(
+    name: str, pending: int, tmp_path: Path
+) -> None:
+    table = unpack(name, tmp_path).table
+    rows = rows_anywhere(table)
+    planned = [i.requested_at for i in table.timeline.pending(Action.LOG_COMPACTION)]
+    assert len(planned) == pending
+    for _ in range(1 + pending):
+        ((instant, _),) = compact_logs(table, LocalRunner(1), min_logs=1)
+        assert instant.requested_at in planned or not planned
+        planned = []
+        table = opened(table)
+        assert rows_anywhere(table) == rows
+    assert not table.timeline.pending()
+
+
+@pytest.mark.parametrize(
+    ("name", "service"),
+    [
+        ("v9_mor_pending_log_compaction", "log_compaction"),
+        ("v6_cow_pending_clustering", "clustering"),
+        ("v9_cow_pending_clustering", "clustering"),
+    ],
+)
+def test_pipeline_executes_the_pending_plans_of_apache(
+    name: str, service: str, tmp_path: Path
+) -> None:
+    table = unpack(name, tmp_path).table
+    rows = rows_anywhere(table)
+    assert table.schema is not None
+    to = TableWriter(table, without_meta_columns(table.schema), WriterSettings(index=None))
+    to.recover()
+    assert table.timeline.pending(), "plans of other writers are kept"
+    events: list[Event] = []
+    rules = ClusteringRules(None, 1, lambda path: True, PendingPlans.EXECUTE)
+    runner, policies = LocalRunner(1), ServicePolicies(CompactionPolicy(1_000))
+    clustering = TableClustering(to, rules, runner, events.append)
+    TableServices([to], policies, runner, events.append, clusterings=[clustering]).run()
+    done = [event for event in events if isinstance(event, ServiceCompleted)]
+    assert [event.service for event in done if event.service != "metadata"] == [service]
+    after = opened(table)
+    assert not after.timeline.pending()
+    assert rows_anywhere(after) == rows
     assert metadata_differences(after) == []
 
 

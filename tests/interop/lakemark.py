@@ -104,7 +104,7 @@ class LakemarkWriter:
 
     def compact(self) -> list[Instant]:
         """Execute all pending compactions; then plan and execute one of all slices with logs."""
-        policy = CompactionPolicy(every_delta_commits=1)
+        policy = CompactionPolicy(after_commits=1)
         return [instant for instant, _ in self.writer.compact_if_due(policy, LocalRunner(2))]
 
     def _without_content(self, rows: pa.Table) -> pa.Table:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakemark.storage import StorageLocation
+from tests.interop.key_places import KeyPlaces
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SERVER = "tests.interop.oracle_server"
@@ -279,6 +280,35 @@ class Oracle:
         )
         return instants
 
+    def compact_logs(
+        self,
+        path: Path | str,
+        instant: str | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Run a pending log compaction, or plan one without running it.
+
+        The logs of two commits are enough for a plan.
+
+        Returns:
+            The requested time of the log compaction; empty if there is nothing to plan.
+        """
+        defaults = {
+            "hoodie.log.compaction.blocks.threshold": "2",
+            "hoodie.metadata.enable": "false",
+            "hoodie.clean.automatic": "false",
+            "hoodie.archive.automatic": "false",
+        }
+        instants: list[str] = self._ask(
+            "compact_logs",
+            path=str(path),
+            operation="schedule" if instant is None else "run",
+            instant=instant,
+            options=defaults | dict(options or {}),
+        )
+        return instants
+
     def rollback(
         self, path: Path | str, instant: str, options: Mapping[str, str] | None = None
     ) -> bool:
@@ -316,6 +346,19 @@ class Oracle:
             counter=counter,
             times=times,
         )
+
+    def place_keys(
+        self, record_keys: Sequence[str], fields: Sequence[str], partition_path: str, count: int
+    ) -> KeyPlaces:
+        """Return where Apache Hudi stores record keys; see ``key_places.place_keys``."""
+        places: KeyPlaces = self._ask(
+            "place_keys",
+            record_keys=list(record_keys),
+            fields=list(fields),
+            partition_path=partition_path,
+            count=count,
+        )
+        return places
 
     def execute(self, statement: str) -> None:
         """Run a statement without a result."""

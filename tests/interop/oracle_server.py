@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streamer.toolchain import cache_home, resolve
 from tests.interop.apache_lock import count_under_lock
+from tests.interop.key_places import place_keys
 
 HUDI_COORDINATE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 
@@ -188,11 +189,13 @@ class ApacheHudi:
             "write": self.write,
             "sql": self.sql,
             "compact": self.compact,
+            "compact_logs": self.compact_logs,
             "rollback": self.rollback,
             "timeline": self.timeline,
             "commit_metadata": self.commit_metadata,
             "table_config": self.table_config,
             "count_under_lock": partial(count_under_lock, spark),
+            "place_keys": partial(place_keys, spark._jvm),
         }
 
     def read(self, path: str, query_type: str, options: Options, answer_path: str) -> None:
@@ -232,6 +235,21 @@ class ApacheHudi:
                 for each in instants:
                     client.compact(each, True)
             return instants
+        finally:
+            client.close()
+
+    def compact_logs(
+        self, path: str, operation: str, instant: str | None, options: Options
+    ) -> list[str]:
+        """Plan a log compaction, or run one by name; return its instant, if any."""
+        client = self._write_client(path, options)
+        try:
+            if operation == "run":
+                client.logCompact(instant, True)
+                return [] if instant is None else [instant]
+            nothing = self._jvm.org.apache.hudi.common.util.Option.empty()
+            planned = client.scheduleLogCompaction(nothing)
+            return [planned.get()] if planned.isPresent() else []
         finally:
             client.close()
 

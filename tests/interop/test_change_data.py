@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import lakemark
+from lakemark.config.table_properties import LoggingMode
 from lakemark.model.changes import ChangeKind
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
+from tests.depth import SEED, sample
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 
@@ -124,6 +128,51 @@ def test_apache_returns_the_changes_that_lakemark_logged(
     assert listed(oracle.read(path, "incremental", CDC)) == sorted(expected, key=str)
     ours = open_table(StorageLocation(str(path))).changes("000").to_reader().read_all()
     assert listed(ours) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize(
+    ("table_type", "mode"),
+    sample(product(("copy_on_write", "merge_on_read"), LoggingMode), one_in=2, name="change data"),
+)
+def test_random_history_has_the_changes_that_apache_returns(
+    oracle: Oracle, tmp_path: Path, table_type: str, mode: LoggingMode
+) -> None:
+    path, drawn = tmp_path / "trips", random.Random(f"{SEED} {table_type} {mode}")
+    table = lakemark.create(
+        path,
+        name="trips",
+        schema=SCHEMA,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        table_type=table_type,
+        buckets=1,
+        cdc=mode,
+    )
+    twin = replace(TRIPS, bucket_count=1, has_metadata=True)
+    if table_type == "copy_on_write":
+        twin = replace(twin, table_type="COPY_ON_WRITE")
+
+    def drawn_rows() -> pa.Table:
+        keys = drawn.sample("abcdef", drawn.randint(1, 4))
+        return rows(*((key, "n" if key < "d" else "s", drawn.randint(1, 9)) for key in keys))
+
+    table.upsert(drawn_rows())
+    steps = ["upsert", "delete", "upsert", "apache", "upsert", "delete", "service"]
+    drawn.shuffle(steps)
+    for step in [*steps, "upsert"]:
+        if step == "apache":
+            oracle.write(path, drawn_rows(), twin)
+            table = lakemark.open(path)
+        elif step == "delete":
+            table.delete(drawn.sample("abcdef", 2))
+        elif step == "service":
+            if table_type == "merge_on_read":
+                table.compact()
+        else:
+            table.upsert(drawn_rows())
+    ours = open_table(StorageLocation(str(path))).changes("000").to_table()
+    assert listed(ours) == listed(oracle.read(path, "incremental", CDC)), steps
 
 
 def test_late_changes_in_logs_are_changes_for_both_even_if_they_have_no_effect(

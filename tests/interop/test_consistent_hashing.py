@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lakemark
-from lakemark.operations.resize_buckets import Resize, resize_table
+from lakemark.operations.resize_buckets import request_resize, resize_table
 from tests.golden.make.options import CONSISTENT_HASHING
 from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.test_lookup_index import Model, check, view_of
@@ -119,7 +119,7 @@ def test_a_plan_of_one_is_executed_by_the_other(
     oracle.write(path, model.upserts(range(40), 10), APACHE)
     table = lakemark.open(path)
     if executor == "apache":
-        resize = Resize.request(table._table, SPLIT_ALL)
+        resize = request_resize(table._table, SPLIT_ALL)
         assert resize is not None
         resize.stop_heartbeat()
         oracle.write(path, model.upserts(range(5), 20), APACHE, options=_EXECUTE)

@@ -134,3 +134,20 @@ def test_pipeline_and_apache_hudi_move_rows(oracle: Oracle, tmp_path: Path, inde
         oracle.write(path, model.upserts(range(10, 34 + turn), ts + 20, turn + 1), apache)
         model.check(oracle, path)
     assert lakemark.open(path).metadata_differences() == []
+
+
+def test_bounds_of_a_partition_that_apache_hudi_left_without_rows_are_no_difference(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    """Its compaction keeps the statistics of a partition of which all rows have moved."""
+    path, model = tmp_path / "orders", Model()
+    extra = {"hoodie.index.type": "GLOBAL_SIMPLE"}
+    apache = ApacheTable("orders", ["id"], ["region"], ["ts"], has_metadata=True, extra=extra)
+    oracle.write(path, model.upserts(range(6), 10, 0), apache)
+    rows = model.upserts(range(6), 20, 0).to_pylist()
+    moved = pa.Table.from_pylist([{**row, "region": REGIONS[0]} for row in rows], SCHEMA)
+    model.rows = {row["id"]: (REGIONS[0], row["ts"], row["v"]) for row in moved.to_pylist()}
+    lakemark.open(path, partition_change="move").upsert(moved)
+    oracle.compact(path, options={**apache.write_options(), "hoodie.metadata.enable": "true"})
+    model.check(oracle, path)
+    assert lakemark.open(path).metadata_differences() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ from lakemark.model.action import Action
 from lakemark.operations.compact import Compaction, request_compaction
 from lakemark.operations.metadata_table import metadata_differences
 from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.orphan_removal import remove_orphans
 from lakemark.storage import StorageLocation
 from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.transaction.attempt import AttemptLost
@@ -32,6 +34,9 @@ pytestmark = pytest.mark.oracle
 SCHEMA = pa.schema(
     [("id", pa.string()), ("region", pa.string()), ("ts", pa.int64()), ("v", pa.string())]
 )
+
+#: A time at which all files are old enough to be removed.
+LATER = datetime.now(UTC) + timedelta(days=9)
 
 each_version = pytest.mark.parametrize("version", [9, 8, 6])
 #: The timelines of versions 8 and 9 have the same layout.
@@ -74,6 +79,16 @@ def agreed(oracle: Oracle, path: Path) -> pa.Table:
 def lakemark_table(path: Path, *words: str) -> None:
     what, *options = words
     assert main(["table", what, str(path), *options, "--json"]) == OK
+
+
+def leave_failed_attempt(table: OpenTable) -> str:
+    """Copy a base file, as the failed attempt of a task leaves it; return its path."""
+    base = next(one.base for one in table.view().latest_slices() if one.base is not None)
+    name = base.name
+    other = f"{name.file_id}_77-88-99_{name.instant}.{name.extension}"
+    path = f"{base.partition_path}/{other}"
+    table.storage.put(path, table.storage.read(base.path))
+    return path
 
 
 @pytest.mark.parametrize(
@@ -124,6 +139,15 @@ def test_each_continues_after_a_rollback_of_the_other(
     ended = open_table(StorageLocation(str(path)))
     assert not ended.timeline.completed(Action.SAVEPOINT)
     assert ended.version == version
+
+    late = leave_failed_attempt(ended)
+    assert {one.path for one in remove_orphans(ended, now=LATER)} >= {late}
+    agreed(oracle, path)
+    lakemark_table(path, "restore", "--to-empty", "--run")
+    assert oracle.read(path).num_rows == 0
+    oracle.write(path, rows(8, 3, 12), table)
+    LakemarkWriter.open(path, table, SCHEMA).upsert(rows(9, 12))
+    assert sorted(agreed(oracle, path)["id"].to_pylist()) == ["k12", "k3"]
 
 
 @each_version

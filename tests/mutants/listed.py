@@ -13,7 +13,9 @@ from tests.mutants.of_services import OF_SERVICES
 from tests.mutants.of_slices import OF_SLICES
 from tests.mutants.of_statistics import OF_STATISTICS
 from tests.mutants.of_storage import OF_STORAGE
+from tests.mutants.of_subscriptions import OF_SUBSCRIPTIONS
 from tests.mutants.of_transactions import OF_TRANSACTIONS
+from tests.mutants.of_writers import OF_WRITERS
 
 MUTANTS: tuple[Mutant, ...] = (
     *OF_MERGING,
@@ -25,6 +27,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *OF_RECORDS,
     *OF_PLANS,
     *OF_TRANSACTIONS,
+    *OF_WRITERS,
     *OF_SERVICES,
     *OF_STORAGE,
+    *OF_SUBSCRIPTIONS,
 )

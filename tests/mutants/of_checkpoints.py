@@ -46,9 +46,9 @@ OF_CHECKPOINTS = (
         _SINK,
     ),
     Mutant(
-        "lakemark/operations/compact.py",
-        "carried = carry_progress(newest.extra_metadata) if newest else {}",
-        "carried = dict[str, str]()",
+        "lakemark/operations/service_commit.py",
+        "return {**facts, **carry_progress(extra)}",
+        "return dict(facts)",
         "a compaction carries no checkpoint: once the commits before it are archived, it is lost",
         _SINK,
     ),
@@ -153,8 +153,8 @@ OF_CHECKPOINTS = (
     ),
     Mutant(
         "checkpoints/progress.py",
-        "    if identity == DEFAULT_IDENTITY and own.checkpoint is not None:\n",
-        "    if own.checkpoint is not None:\n",
+        "own.checkpoint if identity == DEFAULT_IDENTITY else None",
+        "own.checkpoint",
         "Apache Hudi's streamer goes on from the place of another streamer",
         _PROGRESS,
     ),

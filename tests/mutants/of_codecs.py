@@ -155,8 +155,8 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/codec/hfile/selection.py",
-        "end = len(first_keys) if after is None else bisect_left(first_keys, after)",
-        "end = first + 1",
+        "len(first_keys) if after is None else bisect_left(first_keys, after)",
+        "first + 1",
         "of statistics in several blocks those of the first are found",
         _HFILE,
     ),
@@ -309,8 +309,8 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/model/compaction_plan.py",
-        "ranked = sorted((s for s in slices if s.logs),",
-        "ranked = sorted((s for s in slices if s.logs and s.base),",
+        "for one in slices if one.logs)",
+        "for one in slices if one.logs and one.base)",
         "file groups without a base file are never compacted",
         ("tests/unit/model/test_compaction_plan.py",),
     ),

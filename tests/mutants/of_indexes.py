@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 _RECORDS = ("tests/unit/metadata/test_secondary_index_records.py",)
 
+_PARTITIONED = ("tests/unit/metadata/test_partitioned_record_index.py",)
+
 _CREATION = ("tests/unit/operations/test_indexes.py",)
 
 _KEY_QUERIES = ("tests/unit/operations/test_key_queries.py",)
@@ -27,7 +29,7 @@ OF_INDEXES = (
         _CREATION,
     ),
     Mutant(
-        "lakemark/operations/create_index.py",
+        "lakemark/operations/index_checks.py",
         "is_hashed = table.first_ring_count is not None",
         "is_hashed = False",
         "a table with consistent hashing gets a record index, and no writer can write it any more",
@@ -55,9 +57,9 @@ OF_INDEXES = (
         _CREATION,
     ),
     Mutant(
-        "lakemark/write/index_changes.py",
-        "for found, logs in ((old, before.logs), (new, (*before.logs, log))):",
-        "for found, logs in ((old, before.logs), (new, (log,))):",
+        "lakemark/index/key_search.py",
+        "replace(one, logs=(*one.logs, log)) for one",
+        "replace(one, logs=(log,)) for one",
         "a late change that loses to a row of an older log replaces the row's value in the index",
         _RECORDS,
     ),
@@ -67,6 +69,41 @@ OF_INDEXES = (
         "return changes",
         "entries of an index of version 2 are in file groups in which no reader looks for them",
         _RECORDS,
+    ),
+    Mutant(
+        "lakemark/metadata/partition_shards.py",
+        "max(MIN_GROUPS, stored.get(series_prefix(path), 0))",
+        "MIN_GROUPS",
+        "keys of a new partition are not found once another writer has added more file groups",
+        _PARTITIONED,
+    ),
+    Mutant(
+        "lakemark/metadata/record_index.py",
+        "for path, one in found.items() if _are_begun(one, is_valid)}",
+        "for path, one in found.items()}",
+        "the rollback of a dead writer removes keys of other writers from a partitioned index",
+        ("tests/unit/metadata/test_pending_index_series.py",),
+    ),
+    Mutant(
+        "lakemark/index/record_level.py",
+        "        if not is_indexed and groups:\n",
+        "        if False:\n",
+        "stored keys are added again, because the files of a partitioned index were lost",
+        ("tests/unit/metadata/test_lost_index_series.py",),
+    ),
+    Mutant(
+        "lakemark/metadata/index_sources.py",
+        "for path in self.partitions if index.is_partitioned else ():",
+        "for path in ():",
+        "Apache Hudi fails to write to a partition that had no rows when the index was created",
+        _PARTITIONED,
+    ),
+    Mutant(
+        "lakemark/metadata/metadata_writer.py",
+        "if is_global and state.shard_counts is not None:",
+        "if False:",
+        "a row that moves gets a second row, because the record index was replaced meanwhile",
+        _PARTITIONED,
     ),
     Mutant(
         "lakemark/read/demanded_values.py",

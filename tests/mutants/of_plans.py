@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _CLEANING = ("tests/unit/services/test_cleaning_plan.py",)
 _CLEANED = (*_CLEANING, "tests/property/test_table_services.py")
 _ARCHIVAL = ("tests/unit/services/test_archival_plan.py",)
+_LOG_COMPACTION = "tests/unit/operations/test_log_compaction.py"
 _COMPACTION = ("tests/property/test_table_services.py", "tests/golden/test_table_services.py")
 
 OF_PLANS = (
@@ -165,7 +166,7 @@ OF_PLANS = (
         _ARCHIVAL,
     ),
     Mutant(
-        "lakemark/services/compaction_plan.py",
+        "lakemark/services/plan_completion.py",
         "operation if there is None or _has_all(operation, there) else there",
         "operation",
         "a compaction loses the rows of a log that its plan did not name",
@@ -184,6 +185,34 @@ OF_PLANS = (
         "compactions = [*timeline.completed(Action.COMMIT)]",
         "while a compaction is pending, another is planned after every commit",
         ("tests/unit/services/test_compaction_plan.py",),
+    ),
+    Mutant(
+        "lakemark/services/compaction_plan.py",
+        "    if last or timeline.has_history:\n",
+        "    if last:\n",
+        "in version 6, a compaction whose last one is archived is never due by its age",
+        ("tests/unit/services/test_compaction_plan.py",),
+    ),
+    Mutant(
+        "lakemark/services/slice_choice.py",
+        "chosen, remaining = list(slices[:1]), limit - sum(map(cost, slices[:1]))",
+        "chosen, remaining = [], limit - sum(map(cost, slices[:1]))",
+        "a file group that is larger than the limit is never compacted",
+        ("tests/unit/services/test_slice_choice.py",),
+    ),
+    Mutant(
+        "lakemark/services/log_compaction.py",
+        "return set(operation.log_files) <= {str(log.name) for log in logs}",
+        "return True",
+        "a log compaction is executed again and again after its slices were compacted",
+        (_LOG_COMPACTION,),
+    ),
+    Mutant(
+        "lakemark/write/compacted_log.py",
+        "replaced_instants=read_block_instants(",
+        "replaced_instants=[] and read_block_instants(",
+        "a log compaction makes queries slower, because they also read the logs that it merged",
+        (_LOG_COMPACTION,),
     ),
     Mutant(
         "lakemark/services/planned_files.py",

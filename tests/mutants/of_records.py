@@ -10,11 +10,14 @@ _CHANGES = (
 )
 _JSON = ("tests/unit/transforms/decode/test_json.py", "tests/property/test_json_decoder.py")
 _AVRO = ("tests/unit/transforms/decode/test_avro.py", "tests/property/test_avro_decoder.py")
+_PROTOBUF = ("tests/unit/transforms/decode/test_protobuf.py",)
 _EXCHANGE = ("tests/unit/sinks/test_exchange.py",)
 _REJECTS = ("tests/unit/sinks/test_reject_limit.py",)
+_REPLAY = ("tests/unit/sinks/test_replay.py",)
 _MOVES = ("tests/unit/sinks/test_moved_rows.py",)
 
 _TRANSFORMS = ("tests/unit/sinks/test_transforms.py",)
+_RULES = ("tests/unit/sinks/test_expectations.py", "tests/property/test_expectations.py")
 _CONTRACT = ("tests/contract/test_transform.py", "tests/property/test_transform_chain.py")
 
 OF_RECORDS = (
@@ -27,17 +30,38 @@ OF_RECORDS = (
     ),
     Mutant(
         "transforms/change_builder.py",
-        "                found = np.flatnonzero(np.isin(arrivals, rejected))\n",
+        "        found = np.flatnonzero(np.isin(arrivals, rejected))\n",
         "",
         "a rejected record with several rows is in the table and in the dead letters",
         _TRANSFORMS,
     ),
     Mutant(
         "transforms/change_builder.py",
-        "        is_every = config.chain is None and len(arrivals) == self._records.num_rows\n",
+        "        is_every = np.array_equal(arrivals, np.arange(self._records.num_rows))\n",
         "        is_every = len(arrivals) == self._records.num_rows\n",
         "rows get the Kafka metadata of another record",
         _TRANSFORMS,
+    ),
+    Mutant(
+        "transforms/change_builder.py",
+        "            judged = is_valid & is_upsert\n",
+        "            judged = is_valid\n",
+        "a rule rejects a delete, so the row stays in the table",
+        _RULES,
+    ),
+    Mutant(
+        "transforms/expectations.py",
+        "        return find_matches(rows, parse_where_false(self.condition, rows.schema))\n",
+        "        return ~find_matches(rows, parse_where(self.condition, rows.schema))\n",
+        "a row whose value is null violates a rule that does not mention nulls",
+        _RULES,
+    ),
+    Mutant(
+        "sinks/hudi/batch_writer.py",
+        "            written.violations.check(self._rules)\n",
+        "",
+        "a batch that violates a rule of outcome fail is published",
+        _RULES,
     ),
     Mutant(
         "transforms/steps/chain.py",
@@ -125,15 +149,15 @@ OF_RECORDS = (
     ),
     Mutant(
         "transforms/change_builder.py",
-        "self._missing_ordering_fault(lacks_ordering & ~is_deleted)",
-        "self._missing_ordering_fault(lacks_ordering)",
+        "                lacks_ordering & (config.event_rules.needs_ordering | ~is_deleted)\n",
+        "                lacks_ordering\n",
         "deletes without an ordering value are rejected",
         _CHANGES,
     ),
     Mutant(
         "transforms/change_builder.py",
-        "self._missing_ordering_fault(lacks_ordering & ~is_deleted)",
-        "self._missing_ordering_fault(is_deleted & False)",
+        "                lacks_ordering & (config.event_rules.needs_ordering | ~is_deleted)\n",
+        "                is_deleted & False\n",
         "a row without an ordering value is written, and any late row replaces it",
         _CHANGES,
     ),
@@ -174,7 +198,7 @@ OF_RECORDS = (
     ),
     Mutant(
         "transforms/change_builder.py",
-        "            is_valid[found] = False\n",
+        "        is_valid[found] = False\n",
         "",
         "a record that went to the dead letters is written to the table, too",
         _CHANGES,
@@ -208,14 +232,14 @@ OF_RECORDS = (
         _CHANGES,
     ),
     Mutant(
-        "transforms/kafka_records.py",
+        "transforms/raw_records.py",
         "(step > 0) | ((step == 0) & (np.diff(offsets) > 0))",
         "step >= 0",
         "records of a partition that arrive out of order are applied out of order",
         _CHANGES,
     ),
     Mutant(
-        "transforms/kafka_records.py",
+        "transforms/raw_records.py",
         'for name in ("partition", "offset", "topic") if',
         'for name in ("offset", "partition", "topic") if',
         "two attempts at a batch order its records otherwise, and write other bytes",
@@ -278,14 +302,14 @@ OF_RECORDS = (
         (*_JSON, "tests/unit/sinks/test_schema_requests.py"),
     ),
     Mutant(
-        "transforms/decode/avro_framing.py",
+        "transforms/decode/confluent_header.py",
         "is_framed[is_framed] = values.data[starts] == _MAGIC",
         "pass",
         "values that are not in the wire format are decoded by a wrong schema",
         _AVRO,
     ),
     Mutant(
-        "transforms/decode/avro_framing.py",
+        "transforms/decode/confluent_header.py",
         "np.array([1 << 24, 1 << 16, 1 << 8, 1], np.uint32)",
         "np.array([0, 1 << 16, 1 << 8, 1], np.uint32)",
         "ids of schemas beyond 16 million are those of other schemas",
@@ -297,6 +321,41 @@ OF_RECORDS = (
         "            if False:\n",
         "records of an unknown schema go to the dead letters although the run should stop",
         _AVRO,
+    ),
+    Mutant(
+        "transforms/decode/protobuf/framing.py",
+        "message = self._message(schema_id, indexes)",
+        "message = self._message(schema_id, _FIRST)",
+        "messages of Protocol Buffers are read with the type of another message",
+        _PROTOBUF,
+    ),
+    Mutant(
+        "transforms/decode/protobuf/columns.py",
+        "is_over = self._spent > self._limit_bytes",
+        "is_over = self._spent < 0",
+        "a small message takes all memory, and no batch that contains it is ever written",
+        _PROTOBUF,
+    ),
+    Mutant(
+        "transforms/decode/protobuf/columns.py",
+        "found[tag] = values.take(values.order > others[values.messages])",
+        "found[tag] = values",
+        "rows have values of several members of a oneof",
+        _PROTOBUF,
+    ),
+    Mutant(
+        "transforms/decode/protobuf/columns.py",
+        "            messages, values = _joined(messages, values)\n",
+        "            pass\n",
+        "values of a message that a producer writes in two parts are lost",
+        _PROTOBUF,
+    ),
+    Mutant(
+        "transforms/decode/json_schema.py",
+        "return _united(types, seen)",
+        "return seen",
+        "new columns get the type of the first values, not that of their JSON Schema",
+        ("tests/unit/transforms/decode/test_json_schema.py",),
     ),
     Mutant(
         "transforms/decode/avro_conversion.py",
@@ -353,5 +412,33 @@ OF_RECORDS = (
         "return own",
         "a task that looks up keys does not know the file groups of other partitions",
         _EXCHANGE,
+    ),
+    Mutant(
+        "transforms/change_builder.py",
+        "            self._unordered_deletes_fault(kinds),\n",
+        "",
+        "a replay of a delete without an ordering value deletes a row that was written later",
+        _REPLAY,
+    ),
+    Mutant(
+        "sinks/letter_claims.py",
+        "        void = frozenset((absent - claims.resolved) | undone)\n",
+        "        void = frozenset(absent - claims.resolved)\n",
+        "the records of a replay are lost if its commit is rolled back",
+        _REPLAY,
+    ),
+    Mutant(
+        "sinks/letter_claims.py",
+        "committed=claims.unresolved - void",
+        "committed=frozenset()",
+        "a replay that was killed before it marked its dead letters writes their rows twice",
+        _REPLAY,
+    ),
+    Mutant(
+        "sinks/open_letters.py",
+        "        read = own.filter(pa.array(find_read(own, self.checkpoint)))\n",
+        "        read = own\n",
+        "the row of a record is written by a replay, and again by the pipeline that had died",
+        _REPLAY,
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CLEANING = "lakemark/services/cleaning.py"
+_OF_ORPHANS = ("tests/unit/operations/test_orphan_removal.py",)
 _RESTORE = "lakemark/services/restore.py"
 _SAVEPOINT = "lakemark/services/savepoint.py"
 _COMPACTION = "lakemark/services/compaction.py"
@@ -103,7 +104,7 @@ _CLEANS = (
         ("tests/unit/write/test_lost_partition_metafile.py",),
     ),
     Mutant(
-        "lakemark/metadata/metadata_store.py",
+        "lakemark/metadata/log_names.py",
         "return [name.instant for name in names if self._begins_slice(name)]",
         "return [name.instant for name in names]",
         "logs of the metadata table are named after a base file that nobody reads",
@@ -268,7 +269,7 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "    for name in sorted(undone & savepoints.keys()):\n",
+        "    for name in sorted(later):\n",
         "    for name in ():\n",
         "a restore deletes a commit that a savepoint keeps",
         _UNDOING,
@@ -286,6 +287,55 @@ _RESTORES = (
         "",
         "a pending rollback of an instant that a restore undid blocks the next writer",
         _UNDOING,
+    ),
+    Mutant(
+        _RESTORE,
+        "        undone += remove_archived(context, pending.requested_at, lease)\n",
+        "        pass\n",
+        "rows of archived commits return with the first commit after a restore to the empty table",
+        _UNDOING,
+    ),
+    Mutant(
+        "lakemark/services/orphans.py",
+        "            return _Fate.UNDONE if instant in undone else _Fate.UNKNOWN\n",
+        "            return _Fate.UNDONE\n",
+        "files are deleted although it is unclear whether their instant has completed",
+        _OF_ORPHANS,
+    ),
+    Mutant(
+        "lakemark/services/orphans.py",
+        "        return _Fate.COMPLETED if found.is_completed else _Fate.PENDING\n",
+        "        return _Fate.COMPLETED if found.is_completed else _Fate.UNDONE\n",
+        "files of a pending commit are deleted as orphans",
+        _OF_ORPHANS,
+    ),
+    Mutant(
+        "lakemark/view/file_lister.py",
+        "    return [info for info in objects if not info.path.startswith(prefixes)]\n",
+        "    return objects\n",
+        "files of another table in a folder of the table are deleted",
+        _OF_ORPHANS,
+    ),
+    Mutant(
+        "lakemark/services/archival.py",
+        "    found += _written_before_restore(context, before)\n",
+        "",
+        "Apache Hudi reads files that were written during a restore to the empty table",
+        _OF_ORPHANS,
+    ),
+    Mutant(
+        _UNDONE,
+        "if store.has_deleted_archived(i)",
+        "if True",
+        "committed files are skipped that a restore of another program has kept",
+        _UNDOING,
+    ),
+    Mutant(
+        "lakemark/services/orphans.py",
+        "info.path not in self.listed and info.name not in self.kept",
+        "info.path not in self.listed",
+        "files that a savepoint keeps are deleted as orphans",
+        _OF_ORPHANS,
     ),
     Mutant(
         _SAVEPOINT,
@@ -310,8 +360,8 @@ _RESTORES = (
     ),
     Mutant(
         "lakemark/transaction/rollback.py",
-        "        if timeline.has_reappeared(target):\n            _forget_archived",
-        "        if False:\n            _forget_archived",
+        "    if timeline.has_reappeared(target):\n        _forget_archived",
+        "    if False:\n        _forget_archived",
         "the files of an archived compaction whose inflight file appears again are deleted",
         _LATE_PLANS,
     ),
@@ -405,13 +455,6 @@ _COMPACTIONS = (
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        "lakemark/operations/compact.py",
-        "return {**table_facts(), **carried}",
-        "return {**table_facts()}",
-        "a compaction carries no checkpoint: the next run begins anew once commits are archived",
-        _UNDOING,
-    ),
-    Mutant(
         "lakemark/operations/table_writer.py",
         "            self.check_columns(timeline)\n",
         "            pass\n",
@@ -423,7 +466,7 @@ _COMPACTIONS = (
 _ARCHIVALS = (
     Mutant(
         _ARCHIVAL,
-        "        store.archive(instants, lease.check)\n",
+        "        store.archive(instants, lease.check, HistorySettings(policy.files_to_merge))\n",
         "        store.archive(instants, lambda: None)\n",
         "an archiver without the lock writes and deletes instants",
         _OF_CHECKS,
@@ -500,7 +543,7 @@ _ARCHIVALS = (
     ),
     Mutant(
         _UNDONE,
-        "    rolled_back |= {plan.instant for plan in rollbacks_since(store, since, timeline)}\n",
+        "        *rollbacks_since(store, since, timeline),\n",
         "",
         "late files of an instant that was just rolled back are read",
         _LATE_FILES,
@@ -590,10 +633,17 @@ _VERSIONS = (
     ),
     Mutant(
         _BOOTSTRAP,
-        "    check_lease()\n    storage.delete(paths)\n",
-        "    storage.delete(paths)\n",
+        "        check_lease()\n        storage.delete(step)\n",
+        "        storage.delete(step)\n",
         "a process without the lock deletes files of a metadata table that another has made",
         ("tests/unit/services/test_under_the_lock.py",),
+    ),
+    Mutant(
+        "lakemark/metadata/deletion_order.py",
+        "for step in sorted(steps)]",
+        "for step in sorted(steps, reverse=True)]",
+        "a writer of Apache Hudi executes a compaction of a metadata table that was dropped",
+        ("tests/recovery/test_dropped_metadata_table.py",),
     ),
     Mutant(
         _PROPERTIES,
@@ -790,8 +840,8 @@ _CLUSTERED = (
     ),
     Mutant(
         "lakemark/metadata/metadata_writer.py",
-        "changes[_RECORD_INDEX] = record_index_moves(",
-        "_ = record_index_moves(",
+        "changes[_RECORD_INDEX] = self._keys_of(state, instant).moves(stats)",
+        "_ = self._keys_of(state, instant).moves(stats)",
         "after a clustering, the record index locates every key in a replaced file group",
         (f"{_CLUSTERINGS}::test_rows_are_the_same_after_files_were_clustered",),
     ),
@@ -839,8 +889,8 @@ _REPLACED_PARTITIONS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_writer.py",
-        "        if may_be_compacted or is_in_index or ",
-        "        if is_in_index or ",
+        "            may_be_compacted\n            or is_in_index\n",
+        "            is_in_index\n",
         "the record index misses the rows that a rollback of a deletion brought back",
         (f"{_OVERWRITES}::test_rollback_of_a_deletion_restores_a_compacted_record_index",),
     ),
@@ -860,8 +910,8 @@ _REPLACED_PARTITIONS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_writer.py",
-        "        if may_be_compacted or is_in_index or ",
-        "        if may_be_compacted or ",
+        "            may_be_compacted\n            or is_in_index\n",
+        "            may_be_compacted\n",
         "an index that was built after a commit locates rows in its deleted files after a rollback",
         (f"{_OVERWRITES}::test_rollback_drops_an_index_that_was_built_after_the_commit",),
     ),

@@ -10,6 +10,7 @@ _TRAVEL = ("tests/unit/view/test_retention.py", "tests/unit/read/test_time_trave
 _VIEW = ("tests/unit/view/test_file_system_view.py", "tests/unit/view/test_view_loader.py")
 _TIMELINE = ("tests/unit/timeline/test_timeline.py",)
 _INCREMENTAL = ("tests/unit/read/test_incremental.py",)
+_CONDITIONS = ("tests/property/test_where.py",)
 _LATE = ("tests/recovery/test_late_files.py",)
 _LATE_PLANS = ("tests/recovery/test_late_plans.py",)
 _ATTEMPTS = ("tests/recovery/test_attempts.py",)
@@ -178,8 +179,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/timeline/timeline.py",
-        "for i in writes if i.is_completed and self.has_history)",
-        "for i in writes[:1] if i.is_completed and self.has_history)",
+        "for i in writes if i.is_completed and self.has_history]",
+        "for i in writes[:1] if i.is_completed and self.has_history]",
         "a pending instant that appeared late hides the rows of archived commits",
         _LATE_PLANS,
     ),
@@ -199,8 +200,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/view/late_files.py",
-        "and (timeline.is_in_doubt(instant) or ",
-        "and (",
+        "            or timeline.is_in_doubt(instant)\n",
+        "",
         "a file of an undone instant is read while an older instant is pending that appeared late",
         _LATE_PLANS,
     ),
@@ -301,5 +302,19 @@ OF_SLICES = (
         "return self.begin <= time and",
         "two incremental queries, one after the other, return the commit between them twice",
         _INCREMENTAL,
+    ),
+    Mutant(
+        "lakemark/read/where.py",
+        "value.is_valid() & ~is_true",
+        "~is_true",
+        "a query with not in returns rows without a value",
+        _CONDITIONS,
+    ),
+    Mutant(
+        "lakemark/read/where.py",
+        "value, literals = value + pc.scalar(zero), pc.add(literals, zero)",
+        "del zero",
+        "a query for 0 in a list misses the rows with -0",
+        _CONDITIONS,
     ),
 )

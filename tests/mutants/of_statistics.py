@@ -301,8 +301,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_table_opener.py",
-        "if not view.latest_slices(partition):",
-        "if not view.files(partition):",
+        "if not view.latest_slices(partition) and",
+        "if not view.files(partition) and",
         "a metadata table whose first instants a late archival deleted is not built again",
         ("tests/recovery/test_metadata_leftovers.py",),
     ),
@@ -336,8 +336,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_writer.py",
-        " or is_damaged or _may_list(metadata, deleted):",
-        " or is_damaged:",
+        "        if is_damaged or may_list(metadata, deleted):",
+        "        if is_damaged:",
         "queries fail because the metadata table lists files that were rolled back",
         ("tests/unit/services/test_undoing_beside_others.py",),
     ),

@@ -27,6 +27,7 @@ _OF_BASES = ("tests/recovery/test_base_of_a_commit.py",)
 _LATE_PLANS = ("tests/recovery/test_late_plans.py",)
 _LATE_FILES = ("tests/recovery/test_late_files.py",)
 _OF_ATTEMPTS = ("tests/unit/transaction/test_attempt.py",)
+_OF_NON_BLOCKING = ("tests/unit/operations/test_non_blocking.py",)
 
 _BEGINNING = (
     Mutant(
@@ -64,21 +65,21 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "            _check_free(context, pending)\n            _check_not_undone",
-        "            _check_not_undone",
+        "            check_not_executed(context, timeline.find(pending.requested_at) or pending)\n",
+        "",
         "two writers execute one plan, and the second deletes the files of the first",
         _OF_TRANSACTIONS,
     ),
     Mutant(
-        _TRANSACTION,
-        "    if has_heartbeat(context.storage, pending, context.multi_writer):\n",
+        "lakemark/transaction/plan_owner.py",
+        "    if has_heartbeat(context.storage, planned, context.multi_writer):\n",
         "    if False:\n",
         "a plan that another writer executes is executed a second time",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _TRANSACTION,
-        "            _check_not_undone(context, pending, context.timeline.load())\n",
+        "            _check_not_undone(context, pending, timeline)\n",
         "",
         "a rollback that resumes deletes the files of the attempt that began meanwhile",
         _OF_TRANSACTIONS,
@@ -159,8 +160,8 @@ _ATTEMPTS = (
     ),
     Mutant(
         _ATTEMPT,
-        "    lease.check()\n    context.delete_files(files)\n",
-        "    context.delete_files(files)\n",
+        "    lease.check()\n    delete_files_of(context, current",
+        "    delete_files_of(context, current",
         "a process without the lock deletes the files of an attempt that others have published",
         _OF_ATTEMPTS,
     ),
@@ -270,7 +271,7 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "            self._context.delete_files(leftovers)\n",
+        "            delete_files_of(self._context, self.instant, leftovers, awaited)\n",
         "            pass\n",
         "files of failed attempts stay and are read: rows twice",
         _OF_TRANSACTIONS,
@@ -385,8 +386,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    lease.check()\n    for path in set(files)",
-        "    for path in set(files)",
+        "    lease.check()\n    block = rollback_block",
+        "    block = rollback_block",
         "a rollback deletes files without the lock",
         _OF_CHECKS,
     ),
@@ -407,7 +408,7 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "            context.timeline.withdraw_all(requested_at, lease.check)\n",
+        "        context.timeline.withdraw_all(requested_at, lease.check)\n",
         "",
         "a commit that an operator undoes can still be published",
         _OF_ROLLBACKS,
@@ -457,8 +458,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        check_no_restore(timeline)\n        for rollback, plan in",
-        "        for rollback, plan in",
+        "    check_no_restore(timeline)\n    for rollback, plan in",
+        "    for rollback, plan in",
         "an operator's rollback goes on in the middle of a restore",
         _OF_ROLLBACKS,
     ),
@@ -544,7 +545,7 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    context.delete_files([path for path in files if path not in awaited])",
+        "    delete_unawaited(context, files, awaited, block)",
         "    pass",
         "a rollback leaves the files of the dead writer, which count as committed later",
         _OF_ROLLBACKS,
@@ -614,8 +615,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "            if plan.instant == requested_at:\n",
-        "            if False:\n",
+        "        if plan.instant == requested_at:\n",
+        "        if False:\n",
         "an instant gets a second rollback beside the one that is pending",
         _OF_ROLLBACKS,
     ),
@@ -704,8 +705,8 @@ _MEETINGS = (
     ),
     Mutant(
         _CONFLICTS,
-        "_written(metadata) | _replaced(metadata)",
-        "_written(metadata)",
+        "_written(metadata, ignored) | _replaced(metadata)",
+        "_written(metadata, ignored)",
         "a commit to a file group that was replaced meanwhile is published: its rows are lost",
         _OF_CONFLICTS,
     ),
@@ -725,7 +726,7 @@ _MEETINGS = (
     ),
     Mutant(
         _CONFLICTS,
-        "now.pending(Action.COMPACTION) if names_slices or replaces_rows else ()",
+        "now.pending(Action.COMPACTION) if names_slices or closes else ()",
         "()",
         "in version 6 a commit writes logs to a slice that a planned compaction ends without them",
         _OF_CONFLICTS,
@@ -833,4 +834,72 @@ _SLICES = (
     ),
 )
 
-OF_TRANSACTIONS = (*_BEGINNING, *_ATTEMPTS, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS, *_SLICES)
+_NON_BLOCKING = (
+    Mutant(
+        _CONFLICTS,
+        "    is_shared = non_blocking and ours.action is Action.DELTA_COMMIT\n",
+        "    is_shared = False\n",
+        "a non-blocking writer writes its batch again because another one writes the same bucket",
+        _OF_NON_BLOCKING,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "    is_shared = non_blocking and ours.action is Action.DELTA_COMMIT\n",
+        "    is_shared = non_blocking\n",
+        "two compactions of one file group are published",
+        _OF_CONFLICTS,
+    ),
+    Mutant(
+        _CONFLICTS,
+        "_file_groups(_file_ids(metadata.write_stats).difference(ignored))",
+        "set() if ignored else _file_groups(_file_ids(metadata.write_stats))",
+        "a bucket gets a second file group from a writer that is not non-blocking",
+        _OF_NON_BLOCKING,
+    ),
+    Mutant(
+        "lakemark/operations/file_group_assigner.py",
+        "        if current is None and self.shared is not None:\n",
+        "        if False and self.shared is not None:\n",
+        "two non-blocking writers each create a file group of one bucket",
+        _OF_NON_BLOCKING,
+    ),
+    Mutant(
+        "lakemark/operations/file_group_assigner.py",
+        "of_queries, shared=self.shared",
+        "of_queries",
+        "tasks of a cluster each create a file group of one bucket for two non-blocking writers",
+        ("tests/unit/sinks/test_exchange.py",),
+    ),
+    Mutant(
+        "lakemark/operations/file_group_assigner.py",
+        "next(g for g in groups if g not in self.replaced)",
+        "next(groups)",
+        "rows that are written after their partition was deleted are not found",
+        _OF_NON_BLOCKING,
+    ),
+    Mutant(
+        "lakemark/write/file_group_write.py",
+        "    if current.base is None and not current.logs:\n",
+        "    if current.base is not None:\n",
+        "readers do not find the partition of a file group that begins with a log",
+        _OF_NON_BLOCKING,
+    ),
+    Mutant(
+        "lakemark/operations/table_writer.py",
+        "        if self.is_non_blocking and set(self.schema) < set(both):\n",
+        "        if self.is_non_blocking:\n",
+        "a commit of narrower columns is published: values of the wider type do not fit",
+        _OF_NON_BLOCKING,
+    ),
+)
+
+OF_TRANSACTIONS = (
+    *_BEGINNING,
+    *_ATTEMPTS,
+    *_COMPLETION,
+    *_ROLLBACKS,
+    *_LIFE,
+    *_MEETINGS,
+    *_SLICES,
+    *_NON_BLOCKING,
+)

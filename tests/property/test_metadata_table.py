@@ -97,7 +97,7 @@ def _crash(to: TableWriter, storage: Storage, given_: tuple[list[Row], int]) -> 
 
 
 def _compact(to: TableWriter, storage: Storage, given_: None) -> TableWriter:
-    to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+    to.compact_if_due(CompactionPolicy(after_commits=1), LocalRunner(1))
     return to
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from checkpoints.edit import write_checkpoint
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
 from lakemark.errors import HudiError
 from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.index_partitions import drop_partitions
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import FileSlice
@@ -23,6 +24,8 @@ from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
+from lakemark.operations.create_index import create_index
+from lakemark.operations.drop_index import drop_index
 from lakemark.operations.metadata_table import (
     compact_and_maintain_metadata_table,
     keep_metadata_table,
@@ -30,6 +33,7 @@ from lakemark.operations.metadata_table import (
 )
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.partition_deletion import match_partitions
+from lakemark.operations.table_indexes import list_indexes
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write import RowWriter
 from lakemark.operations.writer_settings import WriterSettings
@@ -40,6 +44,7 @@ from lakemark.services.metadata_table_services import MetadataPolicies
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage import Storage
+from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
@@ -47,6 +52,7 @@ from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
+from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
 from tests.tables import INDEX, SCHEMA, Row, commit, spec
 
@@ -54,6 +60,7 @@ from tests.tables import INDEX, SCHEMA, Row, commit, spec
 Rows: TypeAlias = Mapping[str, tuple[int, int]]
 
 SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+NON_BLOCKING = replace(SHARING, non_blocking=True)
 A_LEASE_AND_MORE_S = 61.0
 A_HEARTBEAT_AND_MORE_S = 121.0
 
@@ -65,8 +72,60 @@ COMPACTION = CompactionPolicy(1)
 ONLY_PENDING = CompactionPolicy(10**6)
 
 
+class IndexArguments(TypedDict, total=False):
+    """Arguments of ``create_index``."""
+
+    column: str
+    expression: str
+    partitioned: bool
+
+
 #: The partition that an overwrite replaces, and the first letters of the keys in this partition.
 OVERWRITTEN, OVERWRITTEN_KEYS = "north", "an"
+
+
+class Index(Enum):
+    """An index that a process creates, or drops if it exists.
+
+    Attributes:
+        BLOOM_FILTERS, RECORD, PARTITIONED_RECORD, SECONDARY, EXPRESSION: indexes.
+        COLUMN_STATS, PARTITION_STATS: statistics that the table lacks at first; nothing drops them.
+    """
+
+    BLOOM_FILTERS = "bloom_filters"
+    RECORD = "record_index"
+    PARTITIONED_RECORD = "partitioned"
+    SECONDARY = "secondary"
+    EXPRESSION = "expression"
+    COLUMN_STATS = "column_stats"
+    PARTITION_STATS = "partition_stats"
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether only tables without a bucket index may have it."""
+        return self in (Index.RECORD, Index.PARTITIONED_RECORD, Index.SECONDARY)
+
+    @property
+    def name_in_table(self) -> str:
+        """The name with which it is created and dropped."""
+        return Index.RECORD.value if self is Index.PARTITIONED_RECORD else self.value
+
+    @property
+    def arguments(self) -> IndexArguments:
+        """The other arguments of ``create_index``."""
+        known: Mapping[Index, IndexArguments] = {
+            Index.PARTITIONED_RECORD: {"partitioned": True},
+            Index.SECONDARY: {"column": "v"},
+            Index.EXPRESSION: {"expression": "from_unixtime(v, yyyy-MM-dd)"},
+        }
+        return known.get(self, {})
+
+    @property
+    def absent_statistics(self) -> tuple[str, ...]:
+        """The statistics that the table lacks at first."""
+        if self is Index.COLUMN_STATS:
+            return (Index.COLUMN_STATS.value, Index.PARTITION_STATS.value)
+        return (self.value,) if self is Index.PARTITION_STATS else ()
 
 
 class Mode(Enum):
@@ -161,19 +220,26 @@ def open_writer(
     mode: Mode = Mode.MULTIPLE,
     *,
     has_metadata: bool = False,
+    looks_up: bool = False,
+    non_blocking: bool = False,
     lease_s: float = 60.0,
 ) -> TableWriter:
-    """Open a writer as a process does that has just started; nothing is recovered yet."""
+    """Open a writer as a process does that has just started; nothing is recovered yet.
+
+    ``looks_up``: whether the table has a lookup index instead of a bucket index.
+    """
     properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
+    sharing = NON_BLOCKING if non_blocking else SHARING
     timeline_clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=clock)
     table = OpenTable(
         storage,
         properties,
         clock=timeline_clock,
         lock=open_lock(storage, lease_s=lease_s, clock=clock),
-        multi_writer=SHARING if mode is Mode.MULTIPLE else None,
+        multi_writer=sharing if mode is Mode.MULTIPLE else None,
     )
-    settings = WriterSettings(INDEX, "parquet", metadata_table=has_metadata)
+    index = None if looks_up else INDEX
+    settings = WriterSettings(index, "parquet", metadata_table=has_metadata)
     return TableWriter(table, SCHEMA, settings)
 
 
@@ -288,6 +354,24 @@ def change_to(to: TableWriter, version: FormatVersion) -> Acknowledged:
 def maintain_metadata(to: TableWriter) -> Acknowledged:
     """Compact, clean and archive the metadata table, if these services are due."""
     compact_and_maintain_metadata_table(to.table, METADATA)
+    return Acknowledged()
+
+
+def drop_statistics(to: TableWriter, names: Sequence[str]) -> None:
+    """Drop statistics from the metadata table, which Apache Hudi may have written without them."""
+    storage = to.table.storage
+    with to.table.context.lock.hold(LOCK_WAIT_S) as lease:
+        clock = to.table.store.clock
+        drop_partitions(storage, read_properties(storage), names, clock, lease.check)
+
+
+def create_or_drop(to: TableWriter, index: Index) -> Acknowledged:
+    """Create an index; drop it if the table has it."""
+    name = index.name_in_table
+    if name in {one.name for one in list_indexes(to.table)}:
+        drop_index(to.table, name)
+    else:
+        create_index(to.table, name, **index.arguments)
     return Acknowledged()
 
 

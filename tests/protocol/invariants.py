@@ -288,16 +288,35 @@ def check_nothing_pending_in_metadata(storage: Storage) -> None:
         assert not own.pending(), f"pending in the metadata table: {own.pending()}"
 
 
-def check_all(storage: Storage, history: History, cursors: Sequence[Cursor] = ()) -> None:
-    """Check all that must be true when no process works on the table and nothing is pending."""
-    check_seen(storage, history, cursors)
+def check_all(
+    storage: Storage,
+    history: History,
+    cursors: Sequence[Cursor] = (),
+    *,
+    has_buckets: bool = True,
+) -> None:
+    """Check all that must be true when no process works on the table and nothing is pending.
+
+    ``has_buckets``: whether the table has a bucket index.
+    """
+    check_seen(storage, history, cursors, has_buckets=has_buckets)
     check_metadata(storage)
 
 
-def check_seen(storage: Storage, history: History, cursors: Sequence[Cursor] = ()) -> None:
-    """Check all that readers see, which must be true also while an instant is pending."""
+def check_seen(
+    storage: Storage,
+    history: History,
+    cursors: Sequence[Cursor] = (),
+    *,
+    has_buckets: bool = True,
+) -> None:
+    """Check all that readers see, which must be true also while an instant is pending.
+
+    ``has_buckets`` is as for ``check_all``.
+    """
     check_rows(storage, history)
-    check_buckets(storage)
+    if has_buckets:
+        check_buckets(storage)
     check_known(storage, history)
     for cursor in cursors:
         check_nothing_behind(storage, cursor, history)

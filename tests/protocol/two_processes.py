@@ -28,6 +28,7 @@ from lakemark.errors import (
     Refused,
     Retriable,
     StorageUnavailable,
+    WriteConflict,
 )
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
@@ -40,6 +41,7 @@ from tests.protocol.actors import (
     A_HEARTBEAT_AND_MORE_S,
     A_LEASE_AND_MORE_S,
     Acknowledged,
+    Index,
     open_writer,
 )
 from tests.protocol.clocked_store import ClockedStore
@@ -61,15 +63,43 @@ from tests.tables import Row, write_files, writer
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The kind of a table."""
+    """The kind of a table.
+
+    Attributes:
+        table_type, version: its type and its version.
+        has_metadata: whether its writers maintain a metadata table.
+        index: the index that the act ``index`` creates or drops.
+        non_blocking: whether its writers are non-blocking.
+    """
 
     table_type: TableType
     version: FormatVersion
     has_metadata: bool
+    index: Index = Index.BLOOM_FILTERS
+    non_blocking: bool = False
 
     def __str__(self) -> str:
         short = "mor" if self.table_type is TableType.MERGE_ON_READ else "cow"
-        return f"{short}{self.version:d}{'+metadata' if self.has_metadata else ''}"
+        return "+".join(
+            [
+                f"{short}{self.version:d}",
+                *(["metadata"] if self.has_metadata else []),
+                *([] if self.index is Index.BLOOM_FILTERS else [self.index.value]),
+                *(["non-blocking"] if self.non_blocking else []),
+            ]
+        )
+
+    def open_writer(
+        self, storage: Storage, clock: VirtualTime, *, blocks: bool = False
+    ) -> TableWriter:
+        """Open a writer of such a table, as a process does that has just started."""
+        return open_writer(
+            storage,
+            clock,
+            has_metadata=self.has_metadata,
+            looks_up=self.index.looks_up,
+            non_blocking=self.non_blocking and not blocks,
+        )
 
     @property
     def other_version(self) -> FormatVersion:
@@ -80,12 +110,28 @@ class Kind:
         return FormatVersion.V8 if is_merge_on_read else FormatVersion.V6
 
 
+#: The kinds of tables whose bloom filters are created and dropped, and one for each other index.
+_COW, _MOR, _V9 = TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ, FormatVersion.V9
+_OF_OTHER_INDEXES = (
+    Kind(_MOR, _V9, True, Index.RECORD),
+    Kind(_COW, _V9, True, Index.PARTITIONED_RECORD),
+    Kind(_MOR, _V9, True, Index.SECONDARY),
+    Kind(_COW, _V9, True, Index.EXPRESSION),
+    Kind(_MOR, _V9, True, Index.COLUMN_STATS),
+    Kind(_COW, _V9, True, Index.PARTITION_STATS),
+)
 KINDS = {
     str(kind): kind
-    for table_type in TableType
-    for version in (FormatVersion.V6, FormatVersion.V9)
-    for has_metadata in (False, True)
-    for kind in (Kind(table_type, version, has_metadata),)
+    for kind in (
+        *(
+            Kind(table_type, version, has_metadata)
+            for table_type in TableType
+            for version in (FormatVersion.V6, FormatVersion.V9)
+            for has_metadata in (False, True)
+        ),
+        *_OF_OTHER_INDEXES,
+        Kind(TableType.MERGE_ON_READ, FormatVersion.V9, has_metadata=True, non_blocking=True),
+    )
 }
 
 
@@ -226,6 +272,7 @@ _OF_COMMANDS: Mapping[str, Act] = {
     "upgrade": lambda process: actors.change_to(process.to, process.kind.other_version),
     "overwrite": lambda process: actors.overwrite(process.to, process.overwriting()),
     "deletion": lambda process: actors.delete_partition(process.to),
+    "index": lambda process: actors.create_or_drop(process.to, process.kind.index),
     "checkpoint": lambda process: actors.set_checkpoint(
         process.to, KafkaCheckpoint("orders", {0: process.number})
     ),
@@ -233,6 +280,8 @@ _OF_COMMANDS: Mapping[str, Act] = {
 ACTS: Mapping[str, Act] = {**_OF_PIPELINES, **_OF_COMMANDS}
 #: Acts that leave no part of a commit in the table if they are refused.
 _WRITES = ("commit", "overwrite", "deletion")
+#: Acts that non-blocking writers do not support. They conflict with the commits of such writers.
+_REPLACING = ("overwrite", "deletion")
 
 #: Errors with which a process may end: they say to retry, or what to do first.
 REFUSALS = (Retriable, Fenced, OutcomeUnknown, Refused)
@@ -272,13 +321,18 @@ def starting_table(kind: Kind, has_dead: bool) -> StartingTable:
         actors.create_table(
             store, clock, kind.table_type, kind.version, has_metadata=kind.has_metadata
         )
-        to = open_writer(store, clock, has_metadata=kind.has_metadata)
+        to = kind.open_writer(store, clock)
+        if kind.index.absent_statistics:
+            actors.drop_statistics(to, kind.index.absent_statistics)
+            to = kind.open_writer(store, clock)
         for number in range(7):
             rows = [Row("a", number, number), Row("b", number, number, "south")]
             history.note(actors.commit_rows(to, rows))
             if number == 3:
                 history.note(actors.compact(to))
                 history.note(actors.set_checkpoint(to, KafkaCheckpoint("orders", {0: 100})))
+        if kind.index is Index.SECONDARY:
+            actors.create_or_drop(to, Index.RECORD)
         if has_dead:
             write_files(to, [Row("a", 90, 90), Row("d", 90, 90, "west")])
             clock.sleep(A_HEARTBEAT_AND_MORE_S)
@@ -404,12 +458,18 @@ class _Run:
         except REFUSALS as error:
             if isinstance(error, StorageUnavailable) and not may_be_cut_off:
                 raise
+            if isinstance(error, WriteConflict) and act == "commit" and self._never_conflicts():
+                raise
             if isinstance(error, OutcomeUnknown) or act not in _WRITES:
                 self._doubt(process, act)
         else:
             self.history.note(result)
             return True
         return False
+
+    def _never_conflicts(self) -> bool:
+        acts = (self.case.first, self.case.second)
+        return self.case.kind.non_blocking and not {*acts} & {*_REPLACING}
 
     def _doubt(self, process: Process, act: str) -> None:
         if act in ("commit", "checkpoint"):
@@ -431,7 +491,9 @@ class _Run:
         fail until the next start builds it again.
         """
         try:
-            check_seen(self.store, self.history, () if self._is_held_up() else self.cursors)
+            cursors = () if self._is_held_up() else self.cursors
+            has_buckets = not self.case.kind.index.looks_up
+            check_seen(self.store, self.history, cursors, has_buckets=has_buckets)
         except CorruptData as error:
             may_be_gone = self.case.first in DELETING_METADATA
             if not (may_be_gone and "builds the metadata table again" in str(error)):
@@ -451,7 +513,7 @@ class _Run:
         self._delete_late_file()
         check_nothing_pending(self.store)
         check_savepoints(self.store)
-        check_all(self.store, self.history, self.cursors)
+        self._check_all()
 
     def _delete_late_file(self) -> None:
         """Delete a data file that only storage lists, as an operator does after ``validate``.
@@ -472,10 +534,14 @@ class _Run:
         check_nothing_pending(self.store)
         check_nothing_pending_in_metadata(self.store)
         check_savepoints(self.store)
-        check_all(self.store, self.history, self.cursors)
+        self._check_all()
+
+    def _check_all(self) -> None:
+        has_buckets = not self.case.kind.index.looks_up
+        check_all(self.store, self.history, self.cursors, has_buckets=has_buckets)
 
     def _opened(self) -> TableWriter:
-        return open_writer(self.store, self.clock, has_metadata=self.case.kind.has_metadata)
+        return self.case.kind.open_writer(self.store, self.clock)
 
 
 @contextmanager
@@ -508,7 +574,7 @@ def _busy_metadata_table() -> Iterator[None]:
 
 
 def _started(store: Storage, clock: VirtualTime, kind: Kind, number: int, act: str) -> Process:
-    to = open_writer(store, clock, has_metadata=kind.has_metadata)
+    to = kind.open_writer(store, clock, blocks=act in _REPLACING)
     if act in _OF_PIPELINES:
         to.recover()
     return Process(number, to, kind)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import Protocol, TypeAlias
 from uuid import uuid4
@@ -23,6 +24,7 @@ from checkpoints.edit import write_checkpoint
 from checkpoints.lookup import find_progress
 from lakemark.config import keys
 from lakemark.config.table_properties import (
+    EXPRESSION_INDEX_PREFIX,
     MAINTAINED_INDEXES,
     PROPERTIES_PATH,
     SECONDARY_INDEX_PREFIX,
@@ -34,18 +36,21 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.errors import Refused, Retriable, TableNotFound
 from lakemark.execution.runner import LocalRunner, Result, Task
 from lakemark.index.ring_files import load_ring
+from lakemark.metadata.index_partitions import drop_partitions
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.commit_metadata import Operation
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.model.restore_plan import EMPTY_TABLE
 from lakemark.model.row_order import RowOrder
 from lakemark.operations.archive import archive, plan_archival
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.cluster import cluster_table
 from lakemark.operations.compact import request_compaction
+from lakemark.operations.compact_logs import compact_logs
 from lakemark.operations.create import create_on
 from lakemark.operations.create_index import create_index
 from lakemark.operations.drop_index import drop_index
@@ -54,6 +59,7 @@ from lakemark.operations.erasure import erase_records
 from lakemark.operations.key_traces import find_traces
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.orphan_removal import find_orphans, remove_orphans
 from lakemark.operations.partition_deletion import match_partitions
 from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_indexes import list_indexes
@@ -76,14 +82,18 @@ from lakemark.timeline.layout import LayoutV1
 from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
+from lakemark.transaction.instant_files import has_all_files
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
+from lakemark.transaction.table_context import LOCK_WAIT_S
+from lakemark.write.markers import MARKERS_FOLDER
 from lakemark.write.sorted_runs import SortMode
 from sinks.hudi.partition_rule import PartitionChange as SinkPartitionChange
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
-from streamer.events import Event, ServiceFailed
+from streamer.clustering import ClusteringRules, PendingPlans, TableClustering
+from streamer.events import Event, Listener, ServiceFailed
 from streamer.partition_expiry import PartitionExpiry
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import COLUMNS, JsonStream, Record
@@ -103,6 +113,7 @@ from tests.tables import (
     write_files,
     writer,
 )
+from transforms.decode.schema_policy import SchemaPolicy
 
 TABLE = "table"
 CLOCK = SharedClock()
@@ -217,6 +228,7 @@ class TableScenario:
         has_metadata: whether the process maintains a metadata table.
         makes_metadata: see ``Scenario``.
         is_shared: whether the process expects other writers.
+        non_blocking: whether others may write the same file groups meanwhile.
         looks_up: whether the table has a lookup index instead of a bucket index.
         global_keys: whether the keys of a table with a lookup index are unique in the whole table.
         has_rings: whether the table has consistent hashing instead of a bucket index.
@@ -230,6 +242,7 @@ class TableScenario:
     has_metadata: bool = True
     makes_metadata: bool = False
     is_shared: bool = False
+    non_blocking: bool = False
     looks_up: bool = False
     global_keys: bool = False
     has_rings: bool = False
@@ -264,7 +277,8 @@ class TableScenario:
         yield _opened(unchanged, root.child(TABLE))
 
     def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
-        multi_writer = MultiWriter(_ExpiredAtStart(), clock_skew_ms=0) if self.is_shared else None
+        sharing = MultiWriter(_ExpiredAtStart(), clock_skew_ms=0, non_blocking=self.non_blocking)
+        multi_writer = sharing if self.is_shared else None
         to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=multi_writer)
         to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
@@ -293,6 +307,18 @@ _MOVING: tuple[Record, ...] = (
 )
 
 
+#: The last record is only accepted if unknown fields are.
+_REPLAYED: tuple[Record, ...] = (
+    {"id": "a", "ts": 1, "n": 1},
+    b"no JSON",
+    {"id": "b", "ts": 1, "n": 2, "other": 3},
+)
+_AFTER_REPLAY: tuple[Rows, ...] = (
+    {"a": 1, "rejects": [1, 2], "resolved": []},
+    {"a": 1, "b": 2, "rejects": [1, 2], "resolved": []},
+    {"a": 1, "b": 2, "rejects": [1, 2], "resolved": [2]},
+)
+_NO_POLICY = SchemaPolicy()
 _KEYLESS = (*_RECORDS[:2], *_RECORDS[3:])
 _EXPIRING: tuple[Record, ...] = (
     {"id": "a", "ts": 1, "n": 1, "region": "x"},
@@ -369,10 +395,15 @@ class Pipeline:
             with suppress(TableNotFound):
                 yield _opened(unchanged, root.child(name))
 
-    def _stream(self, root: StorageLocation, wrap: Wrap) -> JsonStream:
-        table = root.child(TABLE)
+    def _stream(
+        self, root: StorageLocation, wrap: Wrap, policy: SchemaPolicy = _NO_POLICY
+    ) -> JsonStream:
         stream = partial(
-            JsonStream, table, metadata_table=self.has_metadata, opened=partial(_opened, wrap)
+            JsonStream,
+            root.child(TABLE),
+            policy,
+            metadata_table=self.has_metadata,
+            opened=partial(_opened, wrap),
         )
         if self.is_keyless:
             return stream(record_key=(), index=None, duplicates=Duplicates.ALLOW)
@@ -387,11 +418,15 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class ExpiringPipeline(Pipeline):
-    """A pipeline that writes a batch, and then deletes the partition of its first batch."""
+class ServedPipeline(Pipeline, ABC):
+    """A pipeline that writes a batch, and then runs a table service that replaces files."""
+
+    @abstractmethod
+    def serve(self, rows: TableWriter, listener: Listener) -> None:
+        """Run the service on the table of the pipeline."""
 
     def act(self, root: StorageLocation, wrap: Wrap) -> None:
-        """Run the process; raise ``Retriable`` if the deletion failed, which ends no stream."""
+        """Run the process; raise ``Retriable`` if the service failed, which ends no stream."""
         stream, failures = self._stream(root, wrap), list[ServiceFailed]()
         if stream.offset < self.wanted:
             stream.write(self.records[stream.offset : self.wanted])
@@ -400,11 +435,7 @@ class ExpiringPipeline(Pipeline):
             if isinstance(event, ServiceFailed):
                 failures.append(event)
 
-        began = UTC_CLOCK.parse(stream.rows.table.timeline.completed(*COMMITS)[0].requested_at)
-        lifetime = PartitionLifetime(timedelta(hours=1))
-        ended = began + lifetime.older_than + timedelta(milliseconds=1)
-        expiry = PartitionExpiry(stream.rows, lifetime, 60.0, LocalRunner(1), listen, lambda: ended)
-        expiry.run_if_due()
+        self.serve(stream.rows, listen)
         if failures:
             raise Retriable(failures[0].error)
 
@@ -412,20 +443,74 @@ class ExpiringPipeline(Pipeline):
         table = next(self.tables(root))
         return super().has_acted(root) and bool(table.timeline.completed(Action.REPLACE_COMMIT))
 
+
+@dataclass(frozen=True)
+class ExpiringPipeline(ServedPipeline):
+    """A pipeline that writes a batch, and then deletes the partition of its first batch."""
+
+    def serve(self, rows: TableWriter, listener: Listener) -> None:
+        began = UTC_CLOCK.parse(rows.table.timeline.completed(*COMMITS)[0].requested_at)
+        lifetime = PartitionLifetime(timedelta(hours=1))
+        ended = began + lifetime.older_than + timedelta(milliseconds=1)
+        expiry = PartitionExpiry(rows, lifetime, 60.0, LocalRunner(1), listener, lambda: ended)
+        expiry.run_if_due()
+
     def write_more(self, root: StorageLocation) -> Rows:
         """Write a late record of the deleted partition."""
         before = self.rows(root)
         self._stream(root, unchanged).write([{"id": "a", "ts": 9, "n": 9, "region": "x"}])
         return {**before, "a": 9}
 
-    def _stream(self, root: StorageLocation, wrap: Wrap) -> JsonStream:
+    def _stream(
+        self, root: StorageLocation, wrap: Wrap, policy: SchemaPolicy = _NO_POLICY
+    ) -> JsonStream:
         return JsonStream(
             root.child(TABLE),
+            policy,
             columns={**COLUMNS, "region": "string"},
             partition_by=("region",),
             metadata_table=self.has_metadata,
             opened=partial(_opened, wrap),
         )
+
+
+@dataclass(frozen=True)
+class ClusteringPipeline(ServedPipeline):
+    """A pipeline that writes a batch, and then clusters its table, which has no buckets."""
+
+    def serve(self, rows: TableWriter, listener: Listener) -> None:
+        policy = ClusteringPolicy(order=RowOrder(("n",)))
+        rules = ClusteringRules(policy, 1, lambda path: True, PendingPlans.KEEP)
+        now_s = 0.0
+        clustering = TableClustering(rows, rules, LocalRunner(1), listener, lambda: now_s)
+        clustering.run()  # removes the plan of a process that died while it executed the plan
+        now_s = 3600.0
+        clustering.run()  # then a new plan is made only after a pause
+
+
+@dataclass(frozen=True)
+class ReplayingPipeline(Pipeline):
+    """A replay of dead letters, of which one passes because the policy has changed.
+
+    The table has automatic keys, so that a row that is written twice is in the table twice. The
+    state includes which dead letters are resolved.
+    """
+
+    def create_tables(self, root: StorageLocation) -> None:
+        stream = self._stream(root, unchanged, SchemaPolicy(unknown_fields="reject"))
+        stream.write(self.records)
+
+    def act(self, root: StorageLocation, wrap: Wrap) -> None:
+        self._stream(root, wrap).replay().run(None)
+
+    def has_acted(self, root: StorageLocation) -> bool:
+        return self.rows(root) == self.states[-1]
+
+    def rows(self, root: StorageLocation) -> Rows:
+        *_, letters = self.tables(root)
+        resolved = letters.scan(columns=["offset"], where="resolved_at is not null")
+        offsets = resolved.to_reader().read_all().column("offset").to_pylist()
+        return super().rows(root) | {"resolved": offsets}
 
 
 _TABLES = (TABLE, f"{TABLE}_rejects")
@@ -485,11 +570,13 @@ def looked_up(
     count: int,
     table_type: TableType = TableType.MERGE_ON_READ,
     indexes: Sequence[str] = (),
+    *,
+    partitioned: bool = False,
 ) -> Prepare:
     """Create a table with a lookup index and the first commits of ``COMMITTED``."""
 
     def prepare(storage: Storage) -> None:
-        make(storage, table_type, indexes)
+        make(storage, table_type, indexes, partitioned=partitioned)
         for rows in COMMITTED[:count]:
             commit(lookup_writer(storage), rows)
 
@@ -556,6 +643,15 @@ def third(storage: Storage) -> None:
     commit(writer(storage), COMMITTED[2])
 
 
+def more_logs(storage: Storage) -> None:
+    for ts in (3, 4):
+        commit(writer(storage), [Row("a", ts, ts), Row("c", ts, ts, region="south")])
+
+
+def logs_compacted(storage: Storage) -> None:
+    compact_logs_once(writer(storage))
+
+
 def two_by_lookup(storage: Storage) -> None:
     for rows in COMMITTED[:2]:
         commit(lookup_writer(storage), rows)
@@ -586,6 +682,17 @@ def left_by_dead_writer(storage: Storage) -> None:
         commit(on_clock(writer(WatchedStorage(storage, die)), CLOCK), COMMITTED[1])
 
 
+def without_statistics(*names: str) -> Prepare:
+    """Drop statistics from the metadata table, which Apache Hudi may have written without them."""
+
+    def drop(storage: Storage) -> None:
+        table, properties = writer(storage).table, read_properties(storage)
+        with table.context.lock.hold(LOCK_WAIT_S) as lease:
+            drop_partitions(storage, properties, names, table.store.clock, lease.check)
+
+    return drop
+
+
 def changed_to(version: FormatVersion) -> Prepare:
     """Change the table to another version."""
 
@@ -611,6 +718,19 @@ def with_metadata(storage: Storage) -> None:
 def archived(storage: Storage) -> None:
     """Archive all commits but one."""
     assert archive(writer(storage).table, ArchivalPolicy(1, 2), None)
+
+
+def with_orphans(storage: Storage) -> None:
+    """Leave files of a batch that was rolled back, and its marker and heartbeat."""
+    to = writer(storage)
+    files = [stat.path for stat in write_files(to, [Row("c", 8, 8, region="south")]) if stat.path]
+    late = {path: storage.read(path) for path in files}
+    markers = {one.path: b"" for one in storage.list_tree(MARKERS_FOLDER)}
+    to.abandon()
+    (undone,) = to.table.store.load().completed(Action.ROLLBACK)
+    name = to.table.store.read_rollback(undone).instant
+    for path, content in {**late, **markers, f"{HEARTBEAT_FOLDER}/{name}": b""}.items():
+        storage.put(path, content)
 
 
 def without_logs(storage: Storage) -> None:
@@ -755,7 +875,17 @@ def _as_given(rows: Iterable[Row]) -> pa.Table:
 
 
 def compact(to: TableWriter) -> object:
-    return to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+    return to.compact_if_due(CompactionPolicy(after_commits=1), LocalRunner(1))
+
+
+def compact_logs_once(to: TableWriter) -> None:
+    """Execute a pending log compaction; plan one unless an earlier process has done it."""
+    compact_logs(to.table, LocalRunner(1), min_logs=2)
+
+
+def is_log_compacted(table: OpenTable) -> bool:
+    commits = table.store.read_commits(table.timeline.completed(Action.DELTA_COMMIT))
+    return any(commit.operation == Operation.LOG_COMPACT for commit in commits)
 
 
 def split_buckets_once(to: TableWriter) -> None:
@@ -829,7 +959,7 @@ class _Held(LocalRunner):
 def compact_async(to: TableWriter) -> None:
     """Compact in another thread, and commit a batch before the new base files are written."""
     runner = _Held()
-    policy = AsyncCompactionPolicy(CompactionPolicy(every_delta_commits=1), backoff_s=0.0)
+    policy = AsyncCompactionPolicy(CompactionPolicy(after_commits=1), backoff_s=0.0)
     compactor = AsyncCompactor(policy, runner, lambda _: None)
     try:
         with compactor.mutex:
@@ -871,13 +1001,26 @@ def delete_first_savepoint(to: TableWriter) -> None:
 
 
 def restore_first(to: TableWriter) -> None:
+    restore_once(to, lambda: ingests(to)[0].requested_at)
+
+
+def restore_to_empty(to: TableWriter) -> None:
+    restore_once(to, lambda: EMPTY_TABLE)
+
+
+def restore_once(to: TableWriter, target: Callable[[], str]) -> None:
+    """Restore the table, or complete the restore of a dead process."""
     is_merge_on_read = to.table.properties.is_merge_on_read
     if to.table.timeline.pending(Action.RESTORE):
         with pytest.raises(Refused, match="is pending"):
             to.recover()
         restore(to.table.context, None, is_merge_on_read)
     elif not to.table.timeline.completed(Action.RESTORE):
-        restore(to.table.context, ingests(to)[0].requested_at, is_merge_on_read)
+        restore(to.table.context, target(), is_merge_on_read)
+
+
+def remove_all_orphans(to: TableWriter) -> None:
+    remove_orphans(to.table, now=datetime.now(UTC) + timedelta(days=9))
 
 
 def ingests(to: TableWriter) -> list[Instant]:
@@ -927,6 +1070,12 @@ def has_buckets(count: int) -> Callable[[OpenTable], bool]:
         return ring is not None and len(ring.file_ids) == count
 
     return shows
+
+
+def has_no_orphans(table: OpenTable) -> bool:
+    """Whether no file is left that no instant names, and the commits still have theirs."""
+    assert all(has_all_files(table.context, one) for one in table.timeline.completed(*COMMITS))
+    return not find_orphans(table, now=datetime.now(UTC) + timedelta(days=9))
 
 
 def is_merged(table: OpenTable) -> bool:
@@ -993,6 +1142,10 @@ def has_index(name: str, *, is_there: bool = True) -> Callable[[OpenTable], bool
     return shows
 
 
+def has_statistics(name: str) -> Callable[[OpenTable], bool]:
+    return lambda table: name in read_properties(table.storage).metadata_partitions
+
+
 def drop_secondary_index(to: TableWriter) -> None:
     if has_index("v")(to.table):
         drop_index(to.table, "v")
@@ -1005,6 +1158,7 @@ def is_metadata_maintained(table: OpenTable) -> bool:
 
 _COW = TableType.COPY_ON_WRITE
 _INDEXES = (*MAINTAINED_INDEXES, f"{SECONDARY_INDEX_PREFIX}v")
+_EXPRESSIONS = (f"{EXPRESSION_INDEX_PREFIX}of_v", f"{EXPRESSION_INDEX_PREFIX}filters_of_v")
 _V6, _V8, _V9 = WRITTEN
 _UNDONE, _REPLACED = count_of(Action.ROLLBACK), count_of(Action.REPLACE_COMMIT)
 _PLAN_COPY = ".hoodie/.aux/20260101000000000.compaction.requested"
@@ -1036,6 +1190,9 @@ SCENARIOS: dict[str, Scenario] = {
         2,
         len(_RECORDS),
     ),
+    "replay of dead letters": ReplayingPipeline(
+        _AFTER_REPLAY, 0, 3, False, _REPLAYED, is_keyless=True
+    ),
     "pipeline that moves rows": Pipeline(
         (
             {"a": 1, "rejects": [1]},
@@ -1049,6 +1206,18 @@ SCENARIOS: dict[str, Scenario] = {
         moves=True,
     ),
     "pipeline without record keys": Pipeline(
+        (
+            {"a": 1, "rejects": [1]},
+            {"a": 1, "rejects": [1, 2]},
+            {"a": 1, "b": 3, "rejects": [1, 2]},
+        ),
+        2,
+        len(_KEYLESS),
+        has_metadata=False,
+        records=_KEYLESS,
+        is_keyless=True,
+    ),
+    "pipeline that clusters its table": ClusteringPipeline(
         (
             {"a": 1, "rejects": [1]},
             {"a": 1, "rejects": [1, 2]},
@@ -1074,6 +1243,15 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "commit": TableScenario(
         committed(1), commit_second, has_ingested(2), (STATES[0], STATES[1]), is_shared=True
+    ),
+    "commit of a non-blocking writer": TableScenario(
+        committed(1),
+        commit_second,
+        has_ingested(2),
+        (STATES[0], STATES[1]),
+        has_metadata=False,
+        is_shared=True,
+        non_blocking=True,
     ),
     "commit that compacts the metadata table": TableScenario(
         due_for_metadata_compaction,
@@ -1125,6 +1303,14 @@ SCENARIOS: dict[str, Scenario] = {
         is_shared=True,
         looks_up=True,
     ),
+    "commit to a new partition with a partitioned record index": TableScenario(
+        looked_up(1, indexes=("record_index",), partitioned=True),
+        commit_second,
+        has_ingested(2),
+        (STATES[0], STATES[1]),
+        is_shared=True,
+        looks_up=True,
+    ),
     "commit with a record index, copy-on-write": TableScenario(
         looked_up(2, _COW, _INDEXES),
         lambda to: commit(to, COMMITTED[2]),
@@ -1141,6 +1327,26 @@ SCENARIOS: dict[str, Scenario] = {
         has_index("v"),
         looks_up=True,
     ),
+    "commit with expression indexes, copy-on-write": TableScenario(
+        looked_up(2, _COW, _EXPRESSIONS),
+        lambda to: commit(to, COMMITTED[2]),
+        has_ingested(3),
+        (STATES[1], STATES[2]),
+        looks_up=True,
+    ),
+    "rollback of a commit with expression indexes": TableScenario(
+        looked_up(3, indexes=_EXPRESSIONS),
+        roll_back_newest,
+        _UNDONE,
+        (STATES[2], STATES[1]),
+        looks_up=True,
+    ),
+    "creation of an expression index": TableScenario(
+        looked_up(2),
+        lambda to: create_index(to.table, "v", expression="from_unixtime(v, yyyy-MM-dd)"),
+        has_index("v"),
+        looks_up=True,
+    ),
     "creation of a record index": TableScenario(
         looked_up(2),
         lambda to: create_index(to.table, "record_index"),
@@ -1148,10 +1354,27 @@ SCENARIOS: dict[str, Scenario] = {
         is_shared=True,
         looks_up=True,
     ),
+    "creation of a partitioned record index": TableScenario(
+        looked_up(2),
+        lambda to: create_index(to.table, "record_index", partitioned=True),
+        has_index("record_index"),
+        looks_up=True,
+    ),
     "creation of bloom filters, copy-on-write": TableScenario(
         committed(2, _COW),
         lambda to: create_index(to.table, "bloom_filters"),
         has_index("bloom_filters"),
+    ),
+    "creation of column statistics": TableScenario(
+        then(committed(2), without_statistics("column_stats", "partition_stats")),
+        lambda to: create_index(to.table, "column_stats"),
+        has_statistics("column_stats"),
+    ),
+    "creation of partition statistics, copy-on-write": TableScenario(
+        then(committed(2, _COW), without_statistics("partition_stats")),
+        lambda to: create_index(to.table, "partition_stats"),
+        has_statistics("partition_stats"),
+        is_shared=True,
     ),
     "drop of a secondary index": TableScenario(
         looked_up(2, indexes=_INDEXES),
@@ -1254,6 +1477,18 @@ SCENARIOS: dict[str, Scenario] = {
         global_keys=True,
     ),
     "compaction": TableScenario(committed(2), compact, is_compacted, is_shared=True),
+    "log compaction": TableScenario(
+        then(committed(2), more_logs), compact_logs_once, is_log_compacted, is_shared=True
+    ),
+    "log compaction in version 6": TableScenario(
+        then(plain(2, version=FormatVersion.V6), more_logs),
+        compact_logs_once,
+        is_log_compacted,
+        has_metadata=False,
+    ),
+    "rollback of a log compaction": TableScenario(
+        then(plain(2), more_logs, logs_compacted), roll_back_newest, _UNDONE, has_metadata=False
+    ),
     "asynchronous compaction during a batch": TableScenario(
         plain(2),
         compact_async,
@@ -1348,6 +1583,23 @@ SCENARIOS: dict[str, Scenario] = {
         count_of(Action.RESTORE),
         (STATES[2], STATES[1], STATES[0]),
         has_metadata=False,
+    ),
+    "restore to the empty table": TableScenario(
+        then(plain(3, _COW), archived),
+        restore_to_empty,
+        count_of(Action.RESTORE),
+        (STATES[2], STATES[1], {}),
+        has_metadata=False,
+    ),
+    "restore to the empty table, version 6": TableScenario(
+        then(plain(3, _COW, _V6), archived),
+        restore_to_empty,
+        count_of(Action.RESTORE),
+        (STATES[2], STATES[1], {}),
+        has_metadata=False,
+    ),
+    "removal of orphans": TableScenario(
+        then(plain(2), with_orphans), remove_all_orphans, has_no_orphans, has_metadata=False
     ),
     "checkpoint set": TableScenario(committed(1), set_checkpoint, resumes_at(CHECKPOINT)),
     "checkpoint reset": TableScenario(

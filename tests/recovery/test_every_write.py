@@ -44,6 +44,7 @@ DOUBTS: tuple[When, ...] = ("lost", "doubtful")
 #: Scenarios that take long on a local disk, too; other scenarios build a metadata table as well.
 LONG = (
     "creation of a secondary index",
+    "creation of partition statistics, copy-on-write",
     "bootstrap of the metadata table",
     "clustering with a record index",
     "move to another partition with a record index",

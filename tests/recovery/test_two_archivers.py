@@ -126,7 +126,12 @@ def archives_often(table: Table) -> None:
 
 @pytest.fixture(autouse=True)
 def _merging_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_store, "LsmWriter", partial(LsmWriter, settings=MERGES_SOON))
+    def merging_soon(
+        storage: Storage, history: LsmHistory, check: Callable[[], None], _: object
+    ) -> LsmWriter:
+        return LsmWriter(storage, history, check, MERGES_SOON)
+
+    monkeypatch.setattr(timeline_store, "LsmWriter", merging_soon)
 
 
 Copies = Callable[[], Table]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.errors import Retriable
@@ -24,12 +27,17 @@ SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
 PIPELINES = (("", "orders"), ("returns", "refunds"))
 
 
-def test_each_row_and_each_dead_letter_is_written_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sharing", [SHARING, replace(SHARING, non_blocking=True)], ids=["multi_writer", "non_blocking"]
+)
+def test_each_row_and_each_dead_letter_is_written_once(
+    sharing: MultiWriter, tmp_path: Path
+) -> None:
     location = StorageLocation(str(tmp_path / "orders"))
     for identity, topic in PIPELINES:
-        open_stream(location, identity, topic)
+        open_stream(location, identity, topic, sharing)
     with ThreadPoolExecutor(2) as pool:
-        streams = list(pool.map(lambda names: feed(location, *names), PIPELINES))
+        streams = list(pool.map(lambda one: feed(location, one[0], one[1], sharing), PIPELINES))
 
     # Of a key that both pipelines write, the later event wins, in any order of commits.
     expected: dict[str, Record] = {}
@@ -48,25 +56,27 @@ def test_each_row_and_each_dead_letter_is_written_once(tmp_path: Path) -> None:
         if isinstance(record, bytes)
     )
     for identity, topic in PIPELINES:
-        resumed = open_stream(location, identity, topic)
+        resumed = open_stream(location, identity, topic, sharing)
         assert resumed.sink.checkpoint() == KafkaCheckpoint(topic, {0: BATCHES * SIZE})
 
 
-def feed(location: StorageLocation, identity: str, topic: str) -> JsonStream:
+def feed(location: StorageLocation, identity: str, topic: str, sharing: MultiWriter) -> JsonStream:
     """Run a pipeline to the end of its topic; after a conflict it restarts from the table."""
     records = records_of(topic)
-    stream = open_stream(location, identity, topic)
+    stream = open_stream(location, identity, topic, sharing)
     while stream.offset < len(records):
         try:
             stream.write(records[stream.offset : stream.offset + SIZE])
             stream.rows.compact_if_due(CompactionPolicy(4), LocalRunner(1))
         except Retriable:
-            stream = open_stream(location, identity, topic)
+            stream = open_stream(location, identity, topic, sharing)
     return stream
 
 
-def open_stream(location: StorageLocation, identity: str, topic: str) -> JsonStream:
-    return JsonStream(location, topic=topic, identity=identity, multi_writer=SHARING)
+def open_stream(
+    location: StorageLocation, identity: str, topic: str, sharing: MultiWriter
+) -> JsonStream:
+    return JsonStream(location, topic=topic, identity=identity, multi_writer=sharing)
 
 
 def records_of(topic: str) -> list[Record]:

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import write_checkpoint
+from checkpoints.lookup import find_progress
 from lakemark.config.table_properties import TableType
 from lakemark.errors import Fenced, InvalidConfig, Refused
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action, State
 from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.model.restore_plan import EMPTY_TABLE
 from lakemark.operations import restore as operations
 from lakemark.operations.compact import request_compaction
 from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival import archive
+from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import plan_restore, restore
 from lakemark.services.savepoint import create_savepoint, delete_savepoint, savepoints
-from lakemark.storage import Storage
+from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from tests.clocks import SharedClock, on_clock
 from tests.storages import FaultyStorage, SimulatedCrash
-from tests.table_services import copy_of, make_plain, new_storage
+from tests.table_services import archived_names, copy_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, write_files, writer
 
 COMMITS = (
@@ -47,7 +57,7 @@ def started(storage: Storage) -> TableWriter:
 
 
 def compact(storage: Storage) -> Instant:
-    policy = CompactionPolicy(every_delta_commits=1)
+    policy = CompactionPolicy(after_commits=1)
     ((instant, _),) = started(storage).compact_if_due(policy, LocalRunner(1))
     return instant
 
@@ -102,7 +112,7 @@ def assert_nothing_left(storage: Storage) -> None:
 
 def test_rollback_of_an_inflight_compaction_keeps_its_plan() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
-    policy = CompactionPolicy(every_delta_commits=1)
+    policy = CompactionPolicy(after_commits=1)
     counting = FaultyStorage(table_of(TableType.MERGE_ON_READ))
     started(counting).compact_if_due(policy, LocalRunner(1))
     with pytest.raises(SimulatedCrash):
@@ -162,6 +172,63 @@ def test_restore_undoes_a_compaction_and_keeps_older_logs() -> None:
     table = started(storage).table
     (restored,) = table.timeline.completed(Action.RESTORE)
     assert table.store.read_restore_plan(restored.requested_at) == plan
+
+
+def archive_all_but_one(storage: Storage) -> None:
+    policy = ArchivalPolicy(1, 2, delta_commits_to_compact=None)
+    assert archive(started(storage).table.context, policy, None, lambda _: ())
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9], ids=str)
+def test_restore_to_the_empty_table_undoes_archived_commits_too(version: FormatVersion) -> None:
+    storage = new_storage()
+    make_plain(storage, version=version)
+    for rows in COMMITS:
+        commit(started(storage), rows)
+        started(storage).compact_if_due(CompactionPolicy(after_commits=1), LocalRunner(1))
+    write_checkpoint(started(storage).table, DEFAULT_IDENTITY, KafkaCheckpoint("t", {0: 3}))
+    archive_all_but_one(storage)
+    assert len(archived_names(storage)) > len(COMMITS)
+    assert contents(storage) == STATES[2]
+    write_files(started(storage), [Row("z", 9, 9)])  # its writer has died
+    before, table = data_files(storage), started(storage).table
+
+    undone = operations.restore_table(table, EMPTY_TABLE)
+    deleted = [path for plan in undone for paths in plan.files.values() for path in paths]
+    assert sorted(deleted) == [f"{storage.location.url}/{path}" for path in before]
+    table = started(storage).table
+    assert (contents(storage), data_files(storage), archived_names(storage)) == ({}, [], [])
+    assert [i.action for i in table.timeline.instants] == [Action.RESTORE]
+    assert find_progress(table, table.timeline) is None
+
+    commit(started(storage), [Row("y", 7, 7)])
+    assert contents(storage) == {"y": (7, 7)}
+    assert len(commits(storage)) == 1
+    assert find_progress(table, started(storage).table.timeline) is None
+
+
+def test_restore_to_the_empty_table_is_refused_while_a_savepoint_exists() -> None:
+    storage = table_of(TableType.MERGE_ON_READ)
+    first = commits(storage)[0].requested_at
+    keep(started(storage), first)
+    with pytest.raises(Refused, match=f"savepoint {first} is later; delete it first"):
+        restore_to(started(storage), EMPTY_TABLE)
+    assert contents(storage) == STATES[2]
+
+
+def test_late_file_of_an_archived_commit_that_a_restore_undid_is_not_read(tmp_path: Path) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))  # it can set modification times
+    make_plain(storage, TableType.COPY_ON_WRITE)
+    for rows in COMMITS:
+        commit(started(storage), rows)
+    archive_all_but_one(storage)
+    late = data_files(storage)[0]
+    content = storage.read(late)
+    restore_to(started(storage), EMPTY_TABLE)
+    storage.put(late, content)
+    assert storage.set_modified_at(late, datetime.now(UTC) + timedelta(hours=1))
+    commit(started(storage), [Row("y", 7, 7)])
+    assert contents(storage) == {"y": (7, 7)}
 
 
 def test_plan_of_another_restore_is_refused_while_one_is_pending() -> None:

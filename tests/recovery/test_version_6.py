@@ -19,6 +19,7 @@ from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.model.restore_plan import EMPTY_TABLE
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
@@ -230,6 +231,24 @@ def test_rollback_of_a_commit_appended_to_a_log_is_refused() -> None:
     with pytest.raises(Unsupported, match="an older release appended to it; roll back with"):
         roll_back_named(writer(storage).table.context, last.requested_at)
     assert contents(storage) == {"a": (3, 3), "b": (3, 3)}
+
+
+def test_logs_of_several_commits_stop_only_restores_to_a_commit_and_before_any_change() -> None:
+    storage = table_with_logs()
+    first = writer(storage).table.timeline.completed()[0].requested_at
+    commit(writer(storage), [Row("a", 3, 3), Row("b", 3, 3)])
+    logs = sorted(p for p in data_files(storage) if ".log." in p and "00000000" in p)
+    storage.put(logs[1], storage.read(logs[0]) + storage.read(logs[1]))
+    before = storage.list_tree(".hoodie")
+    with pytest.raises(Unsupported, match="an older release appended to it"):
+        restore(writer(storage).table.context, first, is_merge_on_read=True)
+    assert not writer(storage).table.timeline.pending()
+    assert [i.path for i in before if "/.locks/" not in i.path] == [
+        i.path for i in storage.list_tree(".hoodie") if "/.locks/" not in i.path
+    ]
+    restore(writer(storage).table.context, EMPTY_TABLE, is_merge_on_read=True)
+    assert contents(storage) == {}
+    assert data_files(storage) == []
 
 
 def test_downgrade_with_logs_is_refused_if_the_store_sets_no_modification_times() -> None:

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakemark.read.queries import Incremental, Query, ReadOptimized
-from lakemark.spark.read import read_slices
+from lakemark.spark.read import read_changes, read_slices
 from tests.golden.golden_table import GoldenTable, unpack
 from tests.spark.answers import apaches, queries_of, sorted_rows
 
@@ -71,6 +71,30 @@ def test_options_and_schemas_select_rows_and_columns(
     assert _ours(registered, compacted, {"where": "region = 'nowhere'"}).count() == 0
 
 
+@pytest.mark.parametrize("name", ["v9_cow_cdc_data_before", "v9_mor_cdc"])
+def test_changes_are_those_of_a_query_without_spark(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
+    golden = unpack(name, tmp_path)
+    begin = golden.table.timeline.completed()[0].requested_at
+    expected = golden.table.changes(begin).to_table().to_pylist()
+    assert expected
+    found = read_changes(spark, golden.root, begin)
+    assert _sorted_changes(found) == sorted(tuple(row.values()) for row in expected)
+    assert read_changes(spark, golden.root, begin, begin).count() == 0
+
+
+@spark_4
+def test_changes_of_a_range_are_read_by_the_data_source(
+    registered: SparkSession, tmp_path: Path
+) -> None:
+    golden = unpack("v9_cow_cdc", tmp_path)
+    begin, *_, end = (one.requested_at for one in golden.table.timeline.completed()[:-1])
+    expected = golden.table.changes(begin, end).to_table().to_pylist()
+    found = _ours(registered, golden, {"query": "cdc", "begin": begin, "end": end})
+    assert _sorted_changes(found) == sorted(tuple(row.values()) for row in expected)
+
+
 @spark_4
 @pytest.mark.parametrize(
     ("options", "message"),
@@ -81,13 +105,17 @@ def test_options_and_schemas_select_rows_and_columns(
         ({"query": "incremental", "begin": "earliest", "as_of": "2026-01-01"}, "as_of"),
         ({"begin": "earliest"}, "begin"),
         ({"where": "no_such = 1"}, "no_such"),
+        ({"query": "cdc"}, "begin"),
+        ({"query": "cdc", "begin": "earliest", "where": "qty > 1"}, "where"),
+        ({"query": "cdc", "begin": "earliest"}, "keeps no change data"),
+        ({"commits_per_batch": "3"}, "needs spark.readStream"),
     ],
 )
-def test_invalid_options_are_refused_immediately(
+def test_invalid_options_are_refused(
     registered: SparkSession, compacted: GoldenTable, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(AnalysisException, match=message):
-        _ours(registered, compacted, options)
+        _ours(registered, compacted, options).collect()
 
 
 @spark_4
@@ -110,6 +138,10 @@ def test_worker_receives_only_its_slices(compacted: GoldenTable) -> None:
     assert sent.partitions() == []
     for one in partitions:
         assert list(sent.read(one)) == list(read_slices(scan, [one.file_slice]))
+
+
+def _sorted_changes(frame: DataFrame) -> list[tuple[str, ...]]:
+    return sorted(tuple(row) for row in frame.select("op", "ts_ms", "before", "after").collect())
 
 
 def _ours(spark: SparkSession, golden: GoldenTable, options: dict[str, str]) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -14,7 +15,7 @@ from lakemark.errors import InvalidConfig, SnapshotChanged
 from lakemark.model.changes import ChangeKind
 from lakemark.read.queries import ReadOptimized, Snapshot
 from lakemark.spark.plain_slices import plain_slices
-from lakemark.spark.read import ReadSlices, read_table
+from lakemark.spark.read import ReadShares, read_table
 from lakemark.storage import StorageLocation, open_storage
 from tests import tables
 from tests.fixtures.s3 import S3Server
@@ -103,15 +104,16 @@ def test_pruned_partitions_are_not_read(spark: SparkSession, compacted: GoldenTa
     plain = plain_slices(compacted.table, scan)
     assert files_read_by_spark(frame) == {str(s.base.name) for s in plain if s.base}
     assert len(plain) < len(scan.slices)
-    merged = ReadSlices.of(scan.with_slices([s for s in scan.slices if s not in plain]), 2)
+    merged = ReadShares.of_scan(scan.with_slices([s for s in scan.slices if s not in plain]), 2)
     assert f"step=1, splits={len(merged.shares)})" in plan_of(frame)
     assert ours(spark, compacted, Snapshot(), "region = 'nowhere'").collect() == []
 
 
 def test_worker_receives_only_its_slices(compacted: GoldenTable) -> None:
     scan = compacted.table.scan(columns=["id"])
-    function = pickle.loads(pickle.dumps(ReadSlices.of(scan, parallelism=2)))
-    assert function.scan.slices == ()
+    function = pickle.loads(pickle.dumps(ReadShares.of_scan(scan, parallelism=2)))
+    assert isinstance(function.read, partial)
+    assert function.read.args[0].slices == ()
     shares = [pickle.loads(one) for one in function.shares]
     assert len(shares) == 2 < len(scan.slices)
     assert sorted(chain(*shares), key=str) == sorted(scan.slices, key=str)

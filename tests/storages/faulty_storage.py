@@ -56,6 +56,10 @@ class FaultyStorage(WrappedStorage):
         """Whether the write number ``nth`` has failed."""
         return self._nth is not None and self._nth < self.writes
 
+    def die(self) -> None:
+        """End the process: every later call raises ``SimulatedCrash``."""
+        self._process.is_dead = True
+
     def for_storage(self, inner: Storage) -> FaultyStorage:
         """Wrap another storage of the same process; writes to both are counted together."""
         other = FaultyStorage(inner, self._nth, self._when)

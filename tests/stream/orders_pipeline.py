@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.commit_keys import decode
+from checkpoints.position import Position
 from lakemark.config import keys
 from lakemark.model.action import Action
 from lakemark.operations.open_table import open_table
@@ -44,7 +44,7 @@ def pipeline_tree(
             "ordering": ["updated_at"],
             "buckets": 2,
         },
-        "compaction": {"every_delta_commits": 2},
+        "compaction": {"after_commits": 2},
         "run": {"mode": "once", "trigger_interval_s": 0},
     }
     for section, settings in changes.items():
@@ -66,7 +66,7 @@ def assert_holds(location: StorageLocation, expected: ExpectedOrders) -> None:
     assert rows.sort_by("order_id").equals(wanted), _difference(rows, wanted)
 
 
-def assert_offsets_chain(location: StorageLocation, end: KafkaCheckpoint) -> None:
+def assert_offsets_chain(location: StorageLocation, end: Position) -> None:
     """Check that each commit begins where the previous one ended, and the last ends at ``end``."""
     table = open_table(location)
     position: str | None = None

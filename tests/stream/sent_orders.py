@@ -61,7 +61,7 @@ class SentOrders:
         newest = open_table(self.location).newest_metadata()
         checkpoint = decode(newest.extra_metadata) if newest else None
         assert checkpoint is not None
-        assert sum(checkpoint.offsets.values()) == self.count + more_rejects
+        assert sum(checkpoint.offsets_by_partition.values()) == self.count + more_rejects
         assert_offsets_chain(self.location, checkpoint)
         for location in (self.location, dead_letters):
             _assert_only_committed_files(location)

@@ -68,4 +68,4 @@ def _read_records(location: StorageLocation) -> int:
     except TableNotFound:
         return 0
     checkpoint = None if newest is None else decode(newest.extra_metadata)
-    return 0 if checkpoint is None else sum(checkpoint.offsets.values())
+    return 0 if checkpoint is None else sum(checkpoint.offsets_by_partition.values())

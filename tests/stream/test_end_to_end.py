@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -30,20 +31,24 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 KEYS = 700
 _FOLDER_AND_DAY = ("_hoodie_partition_path", "updated_at_day")
-EXCHANGES: dict[str, StreamExchange] = {
+EXCHANGES: dict[str, StreamExchange[Any]] = {
     "driver": DriverExchange(LocalRunner(2)),
     "spark": SparkExchange(3),
 }
 
 
 @pytest.fixture(params=EXCHANGES)
-def exchange(request: pytest.FixtureRequest) -> StreamExchange:
+def exchange(request: pytest.FixtureRequest) -> StreamExchange[Any]:
     return EXCHANGES[request.param]
 
 
 @pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
 def test_the_table_holds_the_newest_state_of_every_order(
-    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, table_type: str, tmp_path: Path
+    kafka: Kafka,
+    spark: SparkSession,
+    exchange: StreamExchange[Any],
+    table_type: str,
+    tmp_path: Path,
 ) -> None:
     topic = kafka.create_topic(partitions=4)
     path = tmp_path / "orders"
@@ -77,7 +82,7 @@ def test_the_table_holds_the_newest_state_of_every_order(
 
 
 def test_too_many_rejects_stop_the_run_and_publish_nothing(
-    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange[Any], tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     good = (b"a", b'{"order_id": "a", "region": "north", "updated_at": 1}')
@@ -98,7 +103,7 @@ def test_too_many_rejects_stop_the_run_and_publish_nothing(
 
 
 def test_a_tombstone_deletes_by_key(
-    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange[Any], tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     rows = [(k, b'{"order_id": "%s", "region": "n", "updated_at": 5}' % k) for k in (b"a", b"b")]
@@ -120,7 +125,11 @@ def test_a_tombstone_deletes_by_key(
 
 @pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
 def test_table_is_partitioned_by_expressions(
-    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, table_type: str, tmp_path: Path
+    kafka: Kafka,
+    spark: SparkSession,
+    exchange: StreamExchange[Any],
+    table_type: str,
+    tmp_path: Path,
 ) -> None:
     topic, path = kafka.create_topic(), tmp_path / "orders"
     config = pipeline_config(
@@ -226,7 +235,7 @@ def test_records_lost_while_the_stream_runs_follow_the_policy(
 
 
 def test_commit_accounts_for_every_offset(
-    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange[Any], tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     row = b'{"order_id": "%s", "region": "n", "updated_at": %d}'

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from sinks.audit import OffsetGap
+from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import validated
-from streamer.config.source import SourceConfig
 from streamer.sources import kafka as kafka_source
 from streamer.sources import kafka_peek
 from streamer.sources.errors import (
@@ -46,7 +46,7 @@ def source_of(
 ) -> KafkaSource:
     source = {"bootstrap_servers": kafka.bootstrap, "topic": topic, "starting_offsets": starting}
     tree = {"source": {**source, "consumer": consumer}, "table": {"path": "p", "record_key": "k"}}
-    config: SourceConfig = validated(tree).source
+    config: KafkaSourceConfig = validated(tree).kafka
     return KafkaSource(spark, config)
 
 

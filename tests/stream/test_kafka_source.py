@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.storage.scratch import scratch_folder
+from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import validated
-from streamer.config.source import SourceConfig
 from streamer.events import Event, GroupCommitFailed
 from streamer.sources import kafka_admin
 from streamer.sources.errors import (
@@ -27,14 +27,15 @@ from streamer.sources.errors import (
 )
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.offset_log import planned_end
+from streamer.sources.topic_client import TopicClient
 from tests.fixtures.kafka import Kafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def config(bootstrap_servers: str, topic: str, **settings: object) -> SourceConfig:
+def config(bootstrap_servers: str, topic: str, **settings: object) -> KafkaSourceConfig:
     source = {"bootstrap_servers": bootstrap_servers, "topic": topic, **settings}
-    return validated({"source": source, "table": {"path": "p", "record_key": "k"}}).source
+    return validated({"source": source, "table": {"path": "p", "record_key": "k"}}).kafka
 
 
 @pytest.fixture
@@ -164,6 +165,7 @@ def test_topic_created_again_is_recognised_regardless_of_its_size(
     with KafkaSource(spark, config(bootstrap, orders)) as source:
         before = source.start(None).topic_id
         assert before
+        assert TopicClient(bootstrap, orders, {}).topic_id() == before
         source.check_same_topic(before)
         kafka.delete(orders)
         kafka.create_again(orders, partitions=2)
@@ -211,7 +213,7 @@ def test_consumer_group_receives_the_offsets_of_the_table(
         spark, config(bootstrap, orders, commit_group=group), reported.append
     ) as source:
         for offset in (5, 6, 7):
-            source.commit_group_offsets(KafkaCheckpoint(orders, {0: offset, 1: 2}))
+            source.report_position(KafkaCheckpoint(orders, {0: offset, 1: 2}))
     watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     asked = [TopicPartition(orders, partition) for partition in (0, 1)]
     assert [found.offset for found in watcher.committed(asked, 60)] == [7, 2]
@@ -224,7 +226,7 @@ def test_consumer_group_receives_the_offsets_of_the_table(
     with KafkaSource(
         spark, config(bootstrap, orders, commit_group=group), reported.append
     ) as source:
-        source.commit_group_offsets(KafkaCheckpoint(orders, {0: 8, 1: 2}))
+        source.report_position(KafkaCheckpoint(orders, {0: 8, 1: 2}))
     watcher.close()
     assert isinstance(reported[0], GroupCommitFailed), "a group with members is its members' own"
 

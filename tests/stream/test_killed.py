@@ -76,7 +76,7 @@ def test_after_many_kills_every_record_is_there_once(kafka: Kafka, tmp_path: Pat
     assert newest is not None
     checkpoint = decode(newest.extra_metadata)
     assert checkpoint is not None
-    assert sum(checkpoint.offsets.values()) == sent
+    assert sum(checkpoint.offsets_by_partition.values()) == sent
     assert_offsets_chain(location, checkpoint)
     dead = open_table(StorageLocation(f"{tmp_path / 'orders'}_dead_letters"))
     assert (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ from tests.stream.quantity_merger import QuantityMerger
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-EXCHANGES: dict[str, StreamExchange] = {
+EXCHANGES: dict[str, StreamExchange[Any]] = {
     "driver": DriverExchange(LocalRunner(2)),
     "spark": SparkExchange(3),
 }
@@ -34,7 +35,7 @@ MERGER = "tests.stream.quantity_merger:QuantityMerger"
 
 
 @pytest.fixture(params=EXCHANGES)
-def exchange(request: pytest.FixtureRequest) -> StreamExchange:
+def exchange(request: pytest.FixtureRequest) -> StreamExchange[Any]:
     return EXCHANGES[request.param]
 
 
@@ -42,7 +43,7 @@ def _send(kafka: Kafka, topic: str, orders: Iterable[Mapping[str, object]]) -> N
     kafka.produce(topic, [(str(o["order_id"]).encode(), json.dumps(o).encode()) for o in orders])
 
 
-def _run(config: PipelineConfig, exchange: StreamExchange) -> list[Event]:
+def _run(config: PipelineConfig, exchange: StreamExchange[Any]) -> list[Event]:
     events: list[Event] = []
     with pipeline.build(config, events.append, exchange) as built:
         built.loop.run()
@@ -54,7 +55,7 @@ def _order(number: int, **fields: object) -> dict[str, object]:
 
 
 def test_a_schema_that_grows_in_the_middle_of_a_batch_loses_no_row(
-    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange[Any], tmp_path: Path
 ) -> None:
     topic, path = kafka.create_topic(partitions=2), tmp_path / "orders"
     decode = {"unknown_fields": "evolve", "wider_values": "evolve"}
@@ -79,7 +80,7 @@ def test_a_schema_that_grows_in_the_middle_of_a_batch_loses_no_row(
 
 
 def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_queries(
-    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange[Any], tmp_path: Path
 ) -> None:
     topic, path = kafka.create_topic(partitions=2), tmp_path / "orders"
     config = pipeline_config(kafka.bootstrap, topic, path, table={"merger": MERGER})
@@ -98,7 +99,7 @@ def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_querie
 
 
 def test_fields_that_a_record_lacks_stay_as_they_are(
-    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange[Any], tmp_path: Path
 ) -> None:
     topic, path = kafka.create_topic(), tmp_path / "orders"
     parts = {"partial_update": "absent_fields"}

@@ -120,7 +120,7 @@ def test_rows_move_and_tombstones_need_only_the_key(
     assert newest is not None
     checkpoint, audited = decode(newest.extra_metadata), Audit.in_commit(newest.extra_metadata)
     assert checkpoint is not None and audited is not None
-    assert sum(checkpoint.offsets.values()) == 12
+    assert sum(checkpoint.offsets_by_partition.values()) == 12
     assert (audited.records, audited.written, audited.merged) == (2, 1, 1)
     assert metadata_differences(table) == []
     assert not table.timeline.pending()

@@ -6,6 +6,7 @@ import hashlib
 import json
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ from tests.fixtures.kafka import Kafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-EXCHANGES: dict[str, StreamExchange] = {
+EXCHANGES: dict[str, StreamExchange[Any]] = {
     "driver": DriverExchange(LocalRunner(2)),
     "spark": SparkExchange(2),
 }

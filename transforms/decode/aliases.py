@@ -9,10 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.reject_reason import RejectCode, RejectReason
+
 Mask = npt.NDArray[np.bool_]
 
 
-def fold_aliases(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, dict[int, str]]:
+def fold_aliases(
+    rows: pa.Table, aliases: Mapping[str, str]
+) -> tuple[pa.Table, dict[int, RejectReason]]:
     """Fill the nulls of columns with the values of their aliases, and drop the aliases.
 
     Args:
@@ -23,7 +27,7 @@ def fold_aliases(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, 
         The rows; and for each row number whose values differ under the two names, the reason to
         reject the row.
     """
-    conflicts: dict[int, str] = {}
+    conflicts: dict[int, RejectReason] = {}
     for alias, name in aliases.items():
         own, other = rows.column(name).combine_chunks(), rows.column(alias).combine_chunks()
         for row in np.flatnonzero(_differ(own, other)).tolist():
@@ -34,9 +38,10 @@ def fold_aliases(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, 
     return rows.drop_columns(list(aliases)), conflicts
 
 
-def conflict_reason(column: str, alias: str) -> str:
+def conflict_reason(column: str, alias: str) -> RejectReason:
     """Return why a record with different values for a column and its alias is rejected."""
-    return f"column {column!r}: it has another value than its alias {alias!r}"
+    text = f"column {column!r}: it has another value than its alias {alias!r}"
+    return RejectReason(RejectCode.INVALID_VALUE, text, column)
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Mask:

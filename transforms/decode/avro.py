@@ -38,12 +38,14 @@ import pyarrow as pa
 from lakemark.codec.byte_strings import byte_strings
 from lakemark.errors import InvalidConfig
 from lakemark.schema.avro import to_avro
-from lakemark.schema.evolution import Path, Proposal, Sighting
-from transforms.decode.avro_decoding import AvroDecoding, find_schema_differences, group_by_schema
-from transforms.decode.avro_differences import Differences
+from lakemark.schema.evolution import Path, Proposal
+from transforms.decode.avro_decoding import AvroDecoding, group_by_schema
+from transforms.decode.avro_differences import Differences, requested_columns, wider_paths
 from transforms.decode.avro_framing import Framing, WriterSchema
+from transforms.decode.confluent_header import ids_of_valid
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.written_rows import find_schema_differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,7 @@ class AvroDecoder(ColumnDecoder):
     framing: Framing = field(kw_only=True)
     record_limit_bytes: int = field(default=64 << 20, kw_only=True)
 
-    @classmethod
-    def check_type(cls, path: str, data_type: pa.DataType) -> None:
+    def check_type(self, path: str, data_type: pa.DataType) -> None:
         """Check that a table can have this column type; Avro is decoded to every such type."""
         try:
             to_avro(pa.schema([pa.field("c", data_type)]), "t")
@@ -83,18 +84,15 @@ class AvroDecoder(ColumnDecoder):
 
     def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
         """See ``ColumnDecoder``."""
-        requested: set[Sighting] = set()
-        for found in self._differences(values):
-            if self.unknown_fields == "evolve":
-                requested |= found.unknown
-            if self.policy.wider_values == "evolve":
-                requested |= found.wider
-        return self.policy.to_columns(requested)
+        return requested_columns(self._differences(values), self.policy, self.unknown_fields)
 
     def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
         """See ``ColumnDecoder``."""
-        wider = (self.policy.to_columns(found.wider) for found in self._differences(values))
-        return {path for sightings in wider for path, _ in sightings}
+        return wider_paths(self._differences(values), self.policy)
+
+    def schema_ids(self, values: pa.ChunkedArray) -> pa.Array | None:
+        """See ``ColumnDecoder``. Only values in the Confluent wire format have ids."""
+        return ids_of_valid(values, self.framing.schema_ids(byte_strings(values.cast(pa.binary()))))
 
     def _differences(self, values: pa.Array | pa.ChunkedArray) -> list[Differences]:
         found: dict[str, Differences] = {}
@@ -102,7 +100,8 @@ class AvroDecoder(ColumnDecoder):
             valid = chunk.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
             for group in group_by_schema(self.framing, byte_strings(chunk), valid):
                 if isinstance(group.schema, WriterSchema):
-                    found[group.schema.name] = find_schema_differences(self, group.schema)
+                    fields = group.schema.root.arrow
+                    found[group.schema.name] = find_schema_differences(self, fields)
         return list(found.values())
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lakemark.schema.promotion import promote
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.timestamps import find_out_of_range, to_microseconds
+from transforms.reject_reason import RejectCode, RejectReason
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -40,7 +41,7 @@ class Mismatch:
 
     rows: Mask
     column: str
-    reason: str
+    reason: RejectReason
     is_wider: bool
 
 
@@ -121,13 +122,17 @@ class ColumnConverter:
         self, values: pa.Array, wanted: pa.DataType, path: tuple[str, ...], rows: Rows
     ) -> pa.Array:
         is_present = _mask(values.is_valid())
-        converted = _convert_leaf(values, wanted, self._epoch_unit)
+        converted = self.convert_leaf(values, wanted)
         misses = is_present & ~_mask(converted.is_valid())
         if misses.any():
             wider = misses & _find_wider(values, wanted)
             self._add_mismatch(rows[wider], path, values.type, wanted, is_wider=True)
             self._add_mismatch(rows[misses & ~wider], path, values.type, wanted, is_wider=False)
         return converted
+
+    def convert_leaf(self, values: pa.Array, wanted: pa.DataType) -> pa.Array:
+        """Convert values that are not nested; values that do not fit become null."""
+        return _convert_leaf(values, wanted, self._epoch_unit)
 
     def _add_mismatch(
         self,
@@ -146,7 +151,8 @@ class ColumnConverter:
         fault = f"this value of type {stored} does not fit {wanted}"
         if stored == wanted:
             fault = "a date or timestamp lies outside the years 1 to 9999"
-        reason = f"column {'.'.join(path)!r}: {fault}"
+        name = ".".join(path)
+        reason = RejectReason(RejectCode.INVALID_VALUE, f"column {name!r}: {fault}", name)
         self.mismatches.append(Mismatch(found, column, reason, is_wider))
 
 
@@ -186,9 +192,9 @@ def _convert_type(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.
     if pa.types.is_timestamp(wanted):
         return _to_timestamps(values, wanted, unit)
     if pa.types.is_decimal(wanted) and (pa.types.is_decimal(stored) or pa.types.is_integer(stored)):
-        return _cast_if_possible(values, partial(_promote, wanted=wanted), wanted)
+        return cast_if_possible(values, partial(_promote, wanted=wanted), wanted)
     if pa.types.is_string(wanted) and pa.types.is_binary(stored):
-        return _cast_if_possible(values, lambda part: part.cast(wanted), wanted)
+        return cast_if_possible(values, lambda part: part.cast(wanted), wanted)
     if pa.types.is_binary(wanted) and (
         pa.types.is_string(stored) or pa.types.is_fixed_size_binary(stored)
     ):
@@ -230,14 +236,14 @@ def _to_timestamps(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa
     def cast(part: pa.Array) -> pa.Array:
         return to_microseconds(part.view(stored)).cast(wanted)
 
-    return _cast_if_possible(values, cast, wanted)
+    return cast_if_possible(values, cast, wanted)
 
 
 def _promote(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return promote(pa.chunked_array([values]), wanted).chunk(0)
 
 
-def _cast_if_possible(
+def cast_if_possible(
     values: pa.Array, cast: Callable[[pa.Array], pa.Array], wanted: pa.DataType
 ) -> pa.Array:
     """Cast values; those that cannot be cast become null.
@@ -251,7 +257,7 @@ def _cast_if_possible(
         if len(values) == 1:
             return _nulls(values, wanted)
     middle = len(values) // 2
-    halves = [_cast_if_possible(half, cast, wanted) for half in (values[:middle], values[middle:])]
+    halves = [cast_if_possible(half, cast, wanted) for half in (values[:middle], values[middle:])]
     return pa.concat_arrays(halves)
 
 

@@ -19,6 +19,7 @@ from lakemark.schema.evolution import (
     MAX_EVOLVED_DEPTH,
     DeclaredType,
     Path,
+    Proposal,
     Sighting,
     ValueKind,
     depth,
@@ -54,6 +55,30 @@ class Differences:
     fault: str | None = None
 
 
+def requested_columns(
+    found: Iterable[Differences], policy: SchemaPolicy, unknown_fields: str
+) -> Proposal:
+    """Return the columns and types that the policies request; see ``ColumnDecoder``.
+
+    Args:
+        found: the differences of each writer's schema among some values.
+        policy: converts the fields, and says what becomes of wider values.
+        unknown_fields: what becomes of fields without a column.
+    """
+    requested: set[Sighting] = set()
+    for one in found:
+        if unknown_fields == "evolve":
+            requested |= one.unknown
+        if policy.wider_values == "evolve":
+            requested |= one.wider
+    return policy.to_columns(requested)
+
+
+def wider_paths(found: Iterable[Differences], policy: SchemaPolicy) -> set[Path]:
+    """Return the paths of columns for which some writers have wider types."""
+    return {path for one in found for path, _ in policy.to_columns(one.wider)}
+
+
 def find_differences(
     writer: Iterable[pa.Field], schema: pa.Schema, policy: SchemaPolicy
 ) -> Differences:
@@ -78,6 +103,12 @@ def column_types(writer: Iterable[pa.Field]) -> pa.Schema:
     return canonical(pa.schema([_as_column(member) for member in writer]))
 
 
+def rescued_types(writer: Iterable[pa.Field]) -> pa.Schema:
+    """Return the fields as ``column_types`` does, but with any names, because they become JSON."""
+    columns = ((member.name, column_types([member.with_name("field")])) for member in writer)
+    return pa.schema([types.field(0).with_name(name) for name, types in columns])
+
+
 class _SchemaComparison:
     """Collects the differences between a writer's schema and columns."""
 
@@ -91,7 +122,7 @@ class _SchemaComparison:
             path_of_field = (*path, member.name)
             if member.name in types:
                 self._compare_types(member.type, types[member.name], path_of_field)
-            else:
+            elif not self._policy.is_ignored(path_of_field):
                 self._add_unknown(member, types, path_of_field)
 
     def _compare_types(self, stored: pa.DataType, wanted: pa.DataType, path: Path) -> None:

@@ -20,10 +20,19 @@ from lakemark.codec.avro_columnar import without_null_fields
 from lakemark.codec.avro_nodes import Node, root_of
 from lakemark.codec.byte_strings import ByteStrings
 from lakemark.errors import HudiError
+from transforms.decode.avro_connect_names import with_logical_types
 from transforms.decode.avro_references import StoredSchema
 from transforms.decode.avro_sizes import RecordSizes
+from transforms.decode.confluent_header import (
+    HEADER_BYTES,
+    NOT_FRAMED,
+    find_framed,
+    framed_ids,
+    header_ids,
+)
 from transforms.decode.decode_result import Indices
 from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry, get_schema_cache
+from transforms.reject_reason import RejectCode, RejectReason
 
 #: What to do with records whose schema the registry does not have.
 UnknownSchema = Literal["reject", "fail"]
@@ -34,8 +43,6 @@ _MAX_FIXED_BYTES = 4096
 #: The largest depth of nested types, because each level takes a few frames of Python's stack.
 _MAX_DEPTH = 64
 _TOO_DEEP = f"its types are nested more than {_MAX_DEPTH} levels deep"
-
-_MAGIC = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class SchemaGroup:
         indices: the indices of the values, ascending.
     """
 
-    schema: WriterSchema | str
+    schema: WriterSchema | RejectReason
     indices: Indices
 
 
@@ -86,6 +93,10 @@ class Framing(ABC):
             RegistryError: the registry cannot be read; or it lacks a schema, and the run must stop
                 in this case.
         """
+
+    def schema_ids(self, values: ByteStrings) -> npt.NDArray[np.int64] | None:
+        """Return the id of each value's schema, or -1; None if no value has an id."""
+        return None
 
     @abstractmethod
     def for_keys(self, field: str | None) -> Framing:
@@ -132,21 +143,24 @@ class ConfluentFraming(Framing):
         registry: provides the schema of an id.
         unknown_schema: what to do with records whose id the registry does not have.
         field: see ``PlainFraming``.
+        typed_times: whether the dates and timestamps of Debezium get logical types
+            (``avro_connect_names``); if not, they remain numbers.
     """
 
-    header_bytes: ClassVar[int] = 5
+    header_bytes: ClassVar[int] = HEADER_BYTES
 
     registry: SchemaRegistry
     unknown_schema: UnknownSchema = "reject"
     field: str | None = None
+    typed_times: bool = False
 
     def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
         """Yield a group for each id, and one group for all values without an id."""
-        is_framed = self._is_framed(values, present)
+        is_framed = find_framed(values, present)
         if not is_framed.all():
-            yield SchemaGroup(_NOT_FRAMED, present[~is_framed])
+            yield SchemaGroup(NOT_FRAMED, present[~is_framed])
         framed = present[is_framed]
-        ids = _ids(values, framed)
+        ids = framed_ids(values, framed)
         for schema_id in np.unique(ids).tolist():
             yield SchemaGroup(self._schema(schema_id), framed[ids == schema_id])
 
@@ -154,66 +168,61 @@ class ConfluentFraming(Framing):
         """See ``Framing``."""
         return replace(self, field=field)
 
-    def _is_framed(self, values: ByteStrings, present: Indices) -> npt.NDArray[np.bool_]:
-        is_framed: npt.NDArray[np.bool_] = values.lengths[present] >= self.header_bytes
-        starts = values.offsets[:-1][present[is_framed]]
-        is_framed[is_framed] = values.data[starts] == _MAGIC
-        return is_framed
+    def schema_ids(self, values: ByteStrings) -> npt.NDArray[np.int64]:
+        """See ``Framing``."""
+        return header_ids(values)
 
-    def _schema(self, schema_id: int) -> WriterSchema | str:
+    def _schema(self, schema_id: int) -> WriterSchema | RejectReason:
         name = f"schema {schema_id}"
         try:
-            return load_writer_schema(
-                name, get_schema_cache(self.registry).schema(schema_id), self.field
-            )
+            stored = get_schema_cache(self.registry).schema(schema_id)
+            return load_writer_schema(name, stored, self.field, typed_times=self.typed_times)
         except SchemaNotFound as error:
             if self.unknown_schema == "fail":
                 raise
-            return f"{name}: {error}"
+            return _unknown_schema(f"{name}: {error}")
 
 
-_NOT_FRAMED = (
-    "the value does not begin with the byte 0 and the 4 bytes of a schema id; is it in the "
-    "Confluent wire format?"
-)
-
-
-def _ids(values: ByteStrings, framed: Indices) -> npt.NDArray[np.uint32]:
-    positions = values.offsets[:-1][framed][:, None] + np.arange(1, 5)
-    digits: npt.NDArray[np.uint32] = values.data[positions].astype(np.uint32)
-    ids: npt.NDArray[np.uint32] = digits @ np.array([1 << 24, 1 << 16, 1 << 8, 1], np.uint32)
-    return ids
+def _unknown_schema(text: str) -> RejectReason:
+    return RejectReason(RejectCode.UNKNOWN_SCHEMA, text)
 
 
 @lru_cache(maxsize=1024)
-def load_writer_schema(name: str, stored: StoredSchema, field: str | None) -> WriterSchema | str:
+def load_writer_schema(
+    name: str, stored: StoredSchema, field: str | None, *, typed_times: bool = False
+) -> WriterSchema | RejectReason:
     """Prepare a stored schema; or return why its records cannot become columns.
 
     Args:
         name: the name of the schema, for reasons.
         stored: the schema.
         field: see ``PlainFraming``.
+        typed_times: see ``ConfluentFraming``.
     """
     try:
         avro = stored.resolve()
+        if typed_times:
+            avro = with_logical_types(avro)
         if field is not None and not _is_record(avro):
             # Avro encodes a record with one field in the same way as the field alone.
             avro = {"type": "record", "name": "key", "fields": [{"name": field, "type": avro}]}
         if not isinstance(avro, dict):
-            return f"{name} is not a record"
+            return _unknown_schema(f"{name} is not a record")
         check_bounded(avro, name)
         avro = without_null_fields(avro)
         assert isinstance(avro, dict), avro
         root = root_of(avro)
     except HudiError as error:
-        return f"{name}: {error}"
+        return _unknown_schema(f"{name}: {error}")
     except RecursionError:
-        return f"{name}: {_TOO_DEEP}"
+        return _unknown_schema(f"{name}: {_TOO_DEEP}")
     if _depth(root) > _MAX_DEPTH:
-        return f"{name}: {_TOO_DEEP}"
+        return _unknown_schema(f"{name}: {_TOO_DEEP}")
     large = _find_large_fixed(root)
     if large:
-        return f"{name}: a fixed of {large} bytes; at most {_MAX_FIXED_BYTES} are supported"
+        return _unknown_schema(
+            f"{name}: a fixed of {large} bytes; at most {_MAX_FIXED_BYTES} are supported"
+        )
     return WriterSchema(name, avro, root, RecordSizes(root))
 
 

@@ -8,8 +8,8 @@ its definition.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from lakemark.errors import CorruptData
 
@@ -29,12 +29,28 @@ class StoredSchema:
     """A schema as stored in a registry or a file.
 
     Attributes:
-        text: the schema as JSON.
+        text: the schema: JSON, or for Protocol Buffers the text of a ``.proto`` file.
         references: the schemas that this schema refers to.
     """
 
     text: str
-    references: tuple[Reference, ...] = ()
+    # Without a hash: schemas that many schemas share would be hashed once for each path to them.
+    references: tuple[Reference, ...] = field(default=(), hash=False)
+
+    def all_references(self) -> Iterator[Reference]:
+        """Yield the references of this schema and of those that it refers to, each only once.
+
+        The references of a schema come before the references to this schema.
+        """
+        yield from self._unseen_references(set())
+
+    def _unseen_references(self, seen: set[tuple[str, int]]) -> Iterator[Reference]:
+        for reference in self.references:
+            identity = reference.name, id(reference.stored)
+            if identity not in seen:
+                seen.add(identity)
+                yield from reference.stored._unseen_references(seen)
+                yield reference
 
     def resolve(self) -> object:
         """Parse the schema and replace references by definitions.
@@ -54,11 +70,7 @@ class StoredSchema:
 
 def _definitions(stored: StoredSchema) -> dict[str, object]:
     """Return the definitions of all schemas that a schema refers to, at any depth, by full name."""
-    found: dict[str, object] = {}
-    for reference in stored.references:
-        found |= _definitions(reference.stored)
-        found[reference.name] = reference.stored._parsed()
-    return found
+    return {one.name: one.stored._parsed() for one in stored.all_references()}
 
 
 class _ReferenceInliner:

@@ -28,9 +28,11 @@ def rescue_texts(
     """
     known = {field.name: field.type for field in schema}
     listed = [f for f in rows.schema if f.name not in known or _has_more(f.type, known[f.name])]
-    candidates = {f.name for f in listed}.union(*whole)
-    columns = {name: rows.column(name).to_pylist(maps_as_pydicts="lossy") for name in candidates}
-    types = {name: rows.schema.field(name).type for name in candidates}
+    chosen = {f.name for f in listed}.union(*whole)
+    # In the writer's order: the order of a set differs between processes, and two attempts to write
+    # a batch must write the same bytes.
+    types = {field.name: field.type for field in rows.schema if field.name in chosen}
+    columns = {name: rows.column(name).to_pylist(maps_as_pydicts="lossy") for name in types}
     return [_rescue_row(row, columns, types, known, kept) for row, kept in enumerate(whole)]
 
 

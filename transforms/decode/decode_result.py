@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from transforms.reject_reason import RejectReason
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeResult:
-    """The rows and rejects of one call. Each index of the input is either accepted or rejected.
+    """The rows and rejects of one call. Each index is accepted, rejected or filtered.
 
     Attributes:
-        rows: one row for each accepted value, in the order of the input.
+        rows: one row for each accepted value, in the order of the input; if the values are events
+            that contain several rows, these rows in the order of the event.
         accepted: for each row, the index of its value in the input, ascending.
         rejected: the indices of the values that did not become rows, ascending.
         reasons: the reason for each index in ``rejected``.
@@ -26,21 +29,24 @@ class DecodeResult:
             nothing else prevents the record from becoming a row.
         refusals: why the run must stop, by index of a record, accepted or rejected. A refusal
             counts only if nothing else prevents the record from becoming a row.
+        filtered: the indices of the values that contain no row on purpose, such as events that
+            change no data, ascending.
     """
 
     rows: pa.Table
     accepted: Indices
     rejected: Indices
-    reasons: list[str]
+    reasons: list[RejectReason]
     requesting: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     refusals: Mapping[int, str] = field(default_factory=dict)
+    filtered: Indices = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
     def concat(
         cls,
         rows: Sequence[pa.Table],
         indices: Sequence[Indices],
-        reasons: Mapping[int, str],
+        reasons: Mapping[int, RejectReason],
         requesting: Indices,
         refusals: Mapping[int, str],
     ) -> DecodeResult:
@@ -56,7 +62,7 @@ class DecodeResult:
         table = pa.concat_tables(rows).combine_chunks()
         accepted = np.concatenate([np.empty(0, np.int64), *indices])
         if np.any(np.diff(accepted) < 0):
-            order = np.argsort(accepted)
+            order = np.argsort(accepted, kind="stable")
             table, accepted = table.take(pa.array(order)), accepted[order]
         rejected = np.array(sorted(reasons), np.int64)
         listed = [reasons[index] for index in rejected.tolist()]
@@ -67,6 +73,36 @@ class DecodeResult:
             reasons=listed,
             requesting=requesting,
             refusals=refusals,
+        )
+
+    @classmethod
+    def merge(cls, parts: Sequence[DecodeResult]) -> DecodeResult:
+        """Combine the results of different values of one input; at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        reasons: dict[int, RejectReason] = {}
+        refusals: dict[int, str] = {}
+        for part in parts:
+            reasons |= dict(zip(part.rejected.tolist(), part.reasons, strict=True))
+            refusals |= part.refusals
+        requesting = np.unique(np.concatenate([part.requesting for part in parts]))
+        tables, accepted = [part.rows for part in parts], [part.accepted for part in parts]
+        merged = cls.concat(tables, accepted, reasons, requesting, refusals)
+        return replace(merged, filtered=np.sort(np.concatenate([part.filtered for part in parts])))
+
+    def at(self, indices: Indices) -> DecodeResult:
+        """Return the result of values that are a part of an input.
+
+        Args:
+            indices: for each of the values, its index in the input, ascending.
+        """
+        return replace(
+            self,
+            accepted=indices[self.accepted],
+            rejected=indices[self.rejected],
+            requesting=indices[self.requesting],
+            refusals={int(indices[index]): why for index, why in self.refusals.items()},
+            filtered=indices[self.filtered],
         )
 
     def __post_init__(self) -> None:

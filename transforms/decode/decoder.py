@@ -61,18 +61,16 @@ class ColumnDecoder(ABC):
             return self.schema
         return self.schema.append(pa.field(self.rescue_column, pa.string()))
 
-    @classmethod
-    def is_decodable(cls, data_type: pa.DataType) -> bool:
+    def is_decodable(self, data_type: pa.DataType) -> bool:
         """Return whether the decoder supports a column type."""
         try:
-            cls.check_type("", data_type)
+            self.check_type("", data_type)
         except InvalidConfig:
             return False
         return True
 
-    @classmethod
     @abstractmethod
-    def check_type(cls, path: str, data_type: pa.DataType) -> None:
+    def check_type(self, path: str, data_type: pa.DataType) -> None:
         """Check that the decoder supports a column type.
 
         Args:
@@ -89,6 +87,19 @@ class ColumnDecoder(ABC):
 
         Null and empty values are also rejected.
         """
+
+    def decode_records(
+        self, values: pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray
+    ) -> DecodeResult:
+        """Decode the values of records. Only some events need the keys, a ``binary`` column."""
+        return self.decode(values)
+
+    def schema_ids(self, values: pa.ChunkedArray) -> pa.Array | None:
+        """Return the id of each value's schema in a registry, an integer or null.
+
+        None means that values of this kind have no ids.
+        """
+        return None
 
     @abstractmethod
     def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:

@@ -51,8 +51,7 @@ from transforms.decode.json_policy import RecordPolicy
 class JsonDecoder(ColumnDecoder):
     """Decodes columns of JSON objects."""
 
-    @classmethod
-    def check_type(cls, path: str, data_type: pa.DataType) -> None:
+    def check_type(self, path: str, data_type: pa.DataType) -> None:
         """Check that JSON can be decoded to a column type."""
         _check_type(path, data_type)
 

@@ -30,6 +30,7 @@ from transforms.decode.json_rescue import (
 )
 from transforms.decode.json_screening import screen
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.reject_reason import RejectCode, RejectReason
 
 #: The size of a block. It is small, because a broken record then affects fewer other records. The
 #: parser is as fast on 1 MB as on 40 MB (measured).
@@ -67,7 +68,7 @@ class JsonDecoding:
         )
         self._tables: list[pa.Table] = []
         self._indices: list[Indices] = []
-        self._reasons: dict[int, str] = {}
+        self._reasons: dict[int, RejectReason] = {}
         #: For records whose wider values are rescued: the rest of the record, and these values.
         self._narrowed: dict[int, tuple[str, str | None]] = {}
 
@@ -171,11 +172,12 @@ class JsonDecoding:
         self._check_overflow(rows, values)
         self._keep_rows(rows, np.arange(1), values, indices)
 
-    def _explain_refusal(self, value: bytes, finding: Finding, error: ValueError) -> str:
+    def _explain_refusal(self, value: bytes, finding: Finding, error: ValueError) -> RejectReason:
         """Return why pyarrow refuses a record, and in which column if this can be found."""
-        reason = _first_line(error)
+        text = _first_line(error)
         if not finding.is_complete:
-            return _TYPE_CHANGED.sub(_format_types, reason)
+            text = _TYPE_CHANGED.sub(_format_types, text)
+            return RejectReason(RejectCode.INVALID_MESSAGE, text)
         forms = iter(_complete_forms(finding.forms, self._forms))
         for field in self._schema:
             column_forms, schema = (
@@ -186,15 +188,16 @@ class JsonDecoding:
                 known = pa.array([known_fields(value.decode(), schema).encode()], pa.binary())
                 BlockReader(schema, self._decoder.epoch_unit).read(known, column_forms)
             except ValueError as refused:
-                return f"column {field.name!r}: {_first_line(refused)}"
-        return reason
+                text = f"column {field.name!r}: {_first_line(refused)}"
+                return RejectReason(RejectCode.INVALID_VALUE, text, field.name)
+        return RejectReason(RejectCode.INVALID_MESSAGE, text)
 
-    def _reject(self, value: bytes, index: int, reason: str) -> None:
+    def _reject(self, value: bytes, index: int, reason: RejectReason) -> None:
         """Reject a record, unless its only faults are wider values that the policy rescues."""
-        decision: pa.Schema | str = reason
+        decision: pa.Schema | RejectReason = reason
         if self._record_policy.allows_wider:
             decision = self._record_policy.narrow_columns(value, index, reason)
-        if isinstance(decision, str):
+        if isinstance(decision, RejectReason):
             self._reasons[index] = decision
             return
         text = value.decode()
@@ -205,7 +208,8 @@ class JsonDecoding:
                 unknown_fields(text, decision, kept),
             )
         except ValueError as error:
-            self._reasons[index] = f"wider values cannot be kept: {error}"
+            text = f"wider values cannot be kept: {error}"
+            self._reasons[index] = RejectReason(RejectCode.INVALID_VALUE, text)
 
     def _read(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
         """Read a block and keep its rows.
@@ -253,7 +257,9 @@ class JsonDecoding:
         parsed = self._infer(values, forms)
         if parsed is not None:
             with suppress(RecursionError):
-                unknown = np.flatnonzero(find_unknown(parsed, self._schema, is_counted))
+                is_ignored = self._decoder.policy.is_ignored
+                has_unknown = find_unknown(parsed, self._schema, is_counted, is_ignored)
+                unknown = np.flatnonzero(has_unknown)
                 return self._reader.convert_inferred(parsed, values, forms), unknown
         return self._reader.read(values, forms), np.arange(len(values))
 
@@ -293,7 +299,10 @@ class JsonDecoding:
             try:
                 rescued[position] = unknown_fields(text, self._schema)
             except ValueError as error:
-                self._reasons[int(indices[position])] = f"unknown fields cannot be kept: {error}"
+                reason = f"unknown fields cannot be kept: {error}"
+                self._reasons[int(indices[position])] = RejectReason(
+                    RejectCode.UNKNOWN_FIELD, reason
+                )
                 readable[position] = False
         column = pa.array(rescued, pa.string())
         kept = pa.array(readable)

@@ -26,6 +26,7 @@ from transforms.decode.json_scanner import (
     parse,
     read_decimal,
 )
+from transforms.reject_reason import RejectCode, RejectReason
 
 #: One form for each timestamp of the schema; None if the record has no value for the timestamp.
 SeenForms = tuple[TimestampForm | None, ...]
@@ -41,7 +42,7 @@ class Finding:
         is_complete: whether Python could parse the record. If not, only pyarrow can check it.
     """
 
-    reason: str | None
+    reason: RejectReason | None
     forms: SeenForms
     is_complete: bool = True
 
@@ -59,22 +60,24 @@ class RecordInspector:
         try:
             record = parse(value.decode(), exact=self._exact)
         except json.JSONDecodeError as error:
-            return self._without_forms(f"invalid JSON: {error}")
+            text = f"invalid JSON: {error}"
+            return self._without_forms(RejectReason(RejectCode.INVALID_MESSAGE, text))
         except RecursionError:
             return self._without_forms(None, is_complete=False)
         seen: _Seen = [None] * self._timestamps
         reason = _format_fault(self._check(record, seen))
         return Finding(reason, tuple(seen))
 
-    def _without_forms(self, reason: str | None, *, is_complete: bool = True) -> Finding:
+    def _without_forms(self, reason: RejectReason | None, *, is_complete: bool = True) -> Finding:
         return Finding(reason, (None,) * self._timestamps, is_complete)
 
 
-def _format_fault(fault: str | None) -> str | None:
+def _format_fault(fault: str | None) -> RejectReason | None:
     if fault is None:
         return None
     path, _, problem = fault.partition(": ")
-    return f"column {path[1:]!r}: {problem}"
+    name = path[1:]
+    return RejectReason(RejectCode.INVALID_VALUE, f"column {name!r}: {problem}", name)
 
 
 _Seen = list[TimestampForm | None]

@@ -94,6 +94,8 @@ class MismatchFinder:
         for name, member in members.items():
             if member is None:
                 continue
+            if name not in known and self._policy.is_ignored((*path, name)):
+                continue
             if name == "":
                 # In a path, an empty name stands for the elements of an array.
                 found.first_unknown = (

@@ -19,7 +19,8 @@ from lakemark.schema.evolution import (
 from transforms.decode.column_limit import MAX_ADDED_COLUMNS, ColumnLimit
 from transforms.decode.json_inspection import RecordInspector
 from transforms.decode.json_mismatches import Mismatches, MismatchFinder
-from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
+from transforms.decode.schema_policy import SchemaPolicy, UnknownFields, undeclared_reason
+from transforms.reject_reason import RejectCode, RejectReason
 
 #: How many inspectors are cached: one for each set of columns that is too narrow for a record.
 _MAX_INSPECTORS = 256
@@ -54,7 +55,7 @@ class RecordPolicy:
         """Whether the policy allows wider values, instead of rejecting their records."""
         return self._policy.wider_values != "reject"
 
-    def find_reject_reason(self, value: bytes, index: int) -> str | None:
+    def find_reject_reason(self, value: bytes, index: int) -> RejectReason | None:
         """Return why a record is rejected for its unknown fields; None if it is not.
 
         Args:
@@ -63,11 +64,13 @@ class RecordPolicy:
         """
         return self._check_unknown_fields(self._finder.find(value), index)
 
-    def find_unknown_field_fault(self, value: bytes) -> str | None:
+    def find_unknown_field_fault(self, value: bytes) -> RejectReason | None:
         """Return why an unknown field that the policy would add cannot become a column, or None."""
-        return self._finder.find(value).fault if self._unknown == "evolve" else None
+        return _fault_reason(self._finder.find(value).fault) if self._unknown == "evolve" else None
 
-    def narrow_columns(self, value: bytes, index: int, reason: str) -> pa.Schema | str:
+    def narrow_columns(
+        self, value: bytes, index: int, reason: RejectReason
+    ) -> pa.Schema | RejectReason:
         """Return the columns to read if a record does not fit, or why the record is rejected.
 
         Args:
@@ -120,20 +123,17 @@ class RecordPolicy:
         found = [self._policy.to_columns(self._finder.find(value).wider) for value in values]
         return {path for sightings in found for path, _ in sightings}
 
-    def _check_unknown_fields(self, found: Mismatches, index: int) -> str | None:
+    def _check_unknown_fields(self, found: Mismatches, index: int) -> RejectReason | None:
         if self._unknown == "evolve":
             fault = found.fault or self._limit.fault(found.unknown)
             if fault is None and found.unknown:
                 self.requesting.add(index)
-            return fault
+            return _fault_reason(fault)
         if self._unknown not in ("reject", "fail"):
             return None
-        reason = found.fault
+        reason = _fault_reason(found.fault)
         if found.first_unknown is not None:
-            reason = (
-                f"field {found.first_unknown!r} is not declared, and decode.unknown_fields is "
-                f"{self._unknown}"
-            )
+            reason = undeclared_reason(found.first_unknown, self._unknown)
         if self._unknown == "fail" and reason is not None:
             self.refusals[index] = reason
             return None
@@ -156,6 +156,12 @@ class RecordPolicy:
             inspector = RecordInspector(evolve(self._schema, proposal))
             self._inspectors[proposal] = inspector
         return inspector.inspect(value).reason is None
+
+
+def _fault_reason(fault: str | None) -> RejectReason | None:
+    if fault is None or isinstance(fault, RejectReason):
+        return fault
+    return RejectReason(RejectCode.UNKNOWN_FIELD, fault)
 
 
 def remove_fields(schema: pa.Schema, paths: set[Path]) -> pa.Schema:

@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.schema.evolution import ELEMENT, Path
 from transforms.decode.json_scanner import (
     find_elements,
     find_members,
@@ -69,16 +71,31 @@ def has_content(read: pa.Array) -> Mask:
     return is_not_null(read)
 
 
+def _never(_: Path) -> bool:
+    return False
+
+
 def find_unknown(
-    parsed: pa.Table, schema: pa.Schema, is_counted: Callable[[pa.Array], Mask] = is_not_null
+    parsed: pa.Table,
+    schema: pa.Schema,
+    is_counted: Callable[[pa.Array], Mask] = is_not_null,
+    is_ignored: Callable[[Path], bool] = _never,
 ) -> Mask:
-    """Return which rows have a counted field that ``schema`` lacks, at any depth."""
+    """Return which rows have a counted field that ``schema`` lacks, at any depth.
+
+    Args:
+        parsed: the known and the unknown fields.
+        schema: the known fields.
+        is_counted: returns which values of an unknown field count.
+        is_ignored: whether the unknown field at a path is ignored (``SchemaPolicy.is_ignored``).
+    """
     types = field_types(schema)
     found = np.zeros(parsed.num_rows, np.bool_)
     for name, column in zip(parsed.column_names, parsed.columns, strict=True):
         if _has_more_fields(column.type, types.get(name)):
             # A block has one chunk. It is not copied: pyarrow cannot copy the type of [null].
-            found |= _find_unknown(column.chunk(0), types.get(name), is_counted)
+            search = _UnknownSearch(is_counted, is_ignored)
+            found |= search.find(column.chunk(0), types.get(name), (name,))
     return found
 
 
@@ -151,21 +168,25 @@ def _count_unknown(read: pa.DataType, known: pa.DataType | None) -> int:
     )
 
 
-def _find_unknown(
-    read: pa.Array, known: pa.DataType | None, is_counted: Callable[[pa.Array], Mask]
-) -> Mask:
-    """Return which values are unknown or contain unknown fields."""
-    if known is None:
-        return is_counted(read)
-    found = np.zeros(len(read), np.bool_)
-    if pa.types.is_struct(read.type) and pa.types.is_struct(known):
-        types = field_types(known)
-        for number, field in enumerate(read.type):
-            found |= _find_unknown(read.field(number), types.get(field.name), is_counted)
-    elif pa.types.is_list(read.type) and pa.types.is_list(known):
-        inside = _find_unknown(read.values, known.value_type, is_counted)
-        found[pc.list_parent_indices(read).to_numpy()[inside]] = True
-    return found
+@dataclass(frozen=True, slots=True)
+class _UnknownSearch:
+    is_counted: Callable[[pa.Array], Mask]
+    is_ignored: Callable[[Path], bool]
+
+    def find(self, read: pa.Array, known: pa.DataType | None, path: Path) -> Mask:
+        """Return which values are unknown or contain unknown fields."""
+        found = np.zeros(len(read), np.bool_)
+        if known is None:
+            return found if self.is_ignored(path) else self.is_counted(read)
+        if pa.types.is_struct(read.type) and pa.types.is_struct(known):
+            types = field_types(known)
+            for number, field in enumerate(read.type):
+                within = (*path, field.name)
+                found |= self.find(read.field(number), types.get(field.name), within)
+        elif pa.types.is_list(read.type) and pa.types.is_list(known):
+            inside = self.find(read.values, known.value_type, (*path, ELEMENT))
+            found[pc.list_parent_indices(read).to_numpy()[inside]] = True
+        return found
 
 
 _Types = Mapping[str, pa.DataType]

@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.reject_reason import RejectCode, RejectReason
+
 Mask = npt.NDArray[np.bool_]
 
 _OPENING, _CLOSING = ord("{"), ord("}")
@@ -27,16 +29,17 @@ class Screening:
     """
 
     passed: Mask
-    reasons: dict[int, str]
+    reasons: dict[int, RejectReason]
 
 
 def screen(values: pa.Array) -> Screening:
     """Find the values of a ``binary`` column that may be JSON objects, and explain the others."""
     is_utf8 = find_utf8(values)
     passed = is_utf8 & _find_braced(values)
-    reasons = {}
+    reasons: dict[int, RejectReason] = {}
     for index in np.flatnonzero(~passed).tolist():
-        reasons[index] = _explain(values[index].as_py(), is_utf8=bool(is_utf8[index]))
+        text = _explain(values[index].as_py(), is_utf8=bool(is_utf8[index]))
+        reasons[index] = RejectReason(RejectCode.INVALID_MESSAGE, text)
     return Screening(passed, reasons)
 
 

@@ -20,13 +20,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.client import HTTPException, HTTPMessage
-from typing import IO
+from typing import IO, Literal
 from urllib.parse import quote, urlsplit
 
 from lakemark.errors import HudiError, InvalidConfig, Permanent, Retriable
 from transforms.decode.avro_references import Reference, StoredSchema
 
 _LOG = logging.getLogger(__name__)
+
+#: The kinds of schemas, as registries name them.
+SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
 
 _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
 _TIMEOUT_S = 10.0
@@ -121,11 +124,13 @@ class SchemaRegistry:
         url: the address of the registry, ``http`` or ``https``.
         credentials: the credentials and certificates.
         retry_timeout_s: for how many seconds requests are retried if the registry does not answer.
+        kind: the kind of the schemas; a schema of another kind counts as one that does not exist.
     """
 
     url: str
     credentials: RegistryCredentials = _NO_CREDENTIALS
     retry_timeout_s: float = 30.0
+    kind: SchemaKind = "AVRO"
 
     def schema(self, schema_id: int) -> StoredSchema:
         """Read the schema of an id, and the schemas that it refers to.
@@ -134,11 +139,12 @@ class SchemaRegistry:
             SchemaNotFound: the registry does not have the id.
             RegistryUnavailable, RegistryRefused: the registry cannot be read.
         """
-        return self._stored(self._request(f"schemas/ids/{schema_id}"), f"schema {schema_id}", 0)
+        answer = self._request(f"schemas/ids/{schema_id}")
+        return _Reading(self).stored(answer, f"schema {schema_id}", 0)
 
     def latest(self, subject: str) -> StoredSchema:
         """Read the latest schema of a subject. Raises the same errors as ``schema``."""
-        return self._version(subject, "latest", 0)
+        return _Reading(self).version(subject, "latest", 0)
 
     def check(self, subject: str) -> None:
         """Check that the registry answers this client, even if it does not have the subject.
@@ -152,31 +158,6 @@ class SchemaRegistry:
         """
         with suppress(SchemaNotFound, ReadForbidden):
             self.latest(subject)
-
-    def _version(self, subject: str, version: str, depth: int) -> StoredSchema:
-        answer = self._request(f"subjects/{quote(subject, safe='')}/versions/{quote(version)}")
-        return self._stored(answer, f"subject {subject}, version {version}", depth)
-
-    def _stored(self, answer: Mapping[str, object], name: str, depth: int) -> StoredSchema:
-        kind, text = answer.get("schemaType", "AVRO"), answer.get("schema")
-        if kind != "AVRO" or not isinstance(text, str):
-            message = f"{name} of the schema registry at {self.url} is of type {kind}, not AVRO"
-            raise SchemaNotFound(message)
-        if depth > _MAX_REFERENCE_DEPTH:
-            message = f"{name} of the schema registry at {self.url} refers to itself"
-            raise SchemaNotFound(message)
-        listed = answer.get("references") or []
-        references = [] if not isinstance(listed, list) else listed
-        return StoredSchema(text, tuple(self._references(references, depth + 1)))
-
-    def _references(self, listed: list[object], depth: int) -> Iterator[Reference]:
-        for reference in listed:
-            if not isinstance(reference, dict) or not {"name", "subject", "version"} <= set(
-                reference
-            ):
-                raise self._not_a_registry()
-            stored = self._version(str(reference["subject"]), str(reference["version"]), depth)
-            yield Reference(str(reference["name"]), stored)
 
     def _request(self, path: str) -> Mapping[str, object]:
         """Send a request; retry while the registry does not answer, until the retry timeout."""
@@ -254,6 +235,47 @@ class SchemaRegistry:
         return RegistryRefused(message)
 
 
+class _Reading:
+    """Reads one schema. A version to which several schemas refer is requested only once."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+        self._versions: dict[tuple[str, str], StoredSchema] = {}
+
+    def version(self, subject: str, version: str, depth: int) -> StoredSchema:
+        """Read a version of a subject; ``depth`` references lead to it."""
+        found = self._versions.get((subject, version))
+        if found is None:
+            path = f"subjects/{quote(subject, safe='')}/versions/{quote(version)}"
+            name = f"subject {subject}, version {version}"
+            found = self.stored(self._registry._request(path), name, depth)
+            self._versions[subject, version] = found
+        return found
+
+    def stored(self, answer: Mapping[str, object], name: str, depth: int) -> StoredSchema:
+        """Return the schema of an answer, with the schemas that it refers to."""
+        kind, text = answer.get("schemaType", "AVRO"), answer.get("schema")
+        name = f"{name} of the schema registry at {self._registry.url}"
+        if kind != self._registry.kind or not isinstance(text, str):
+            message = f"{name} is of type {kind}, not {self._registry.kind}"
+            raise SchemaNotFound(message)
+        if depth > _MAX_REFERENCE_DEPTH:
+            message = f"{name} refers to itself"
+            raise SchemaNotFound(message)
+        listed = answer.get("references") or []
+        references = [] if not isinstance(listed, list) else listed
+        return StoredSchema(text, tuple(self._references(references, depth + 1)))
+
+    def _references(self, listed: list[object], depth: int) -> Iterator[Reference]:
+        for reference in listed:
+            if not isinstance(reference, dict) or not {"name", "subject", "version"} <= set(
+                reference
+            ):
+                raise self._registry._not_a_registry()
+            stored = self.version(str(reference["subject"]), str(reference["version"]), depth)
+            yield Reference(str(reference["name"]), stored)
+
+
 class _SameServerRedirects(urllib.request.HTTPRedirectHandler):
     """Refuses redirects to another server, because that server would receive the credentials."""
 
@@ -286,7 +308,7 @@ class SchemaCache:
 
     A schema is requested only once, because the schema of an id never changes. A missing id may be
     registered later, so it is requested again after 30 seconds. While 1000 ids are missing, no
-    further ids are requested, because bytes that are not Avro may contain any number of ids.
+    further ids are requested, because bytes in another format may contain any number of ids.
 
     Args:
         registry: the registry.

@@ -13,7 +13,7 @@ from lakemark.errors import InvalidConfig
 from transforms.decode.timestamps import find_out_of_range
 from transforms.schema_text import TIMESTAMP
 from transforms.steps.columns import require_columns
-from transforms.steps.single_rows import reject_failing_rows
+from transforms.steps.single_rows import ColumnFault, reject_failing_rows
 from transforms.steps.transform import Transform, Transformed
 
 _Test = Callable[[pa.DataType], bool]
@@ -80,7 +80,7 @@ class Cast(Transform):
                 values = _cast(rows.column(index), wanted)
             except pa.ArrowInvalid as error:
                 message = f"column {name!r} cannot be cast to {wanted}: {error}"
-                raise pa.ArrowInvalid(message) from error
+                raise ColumnFault(name, message) from error
             rows = rows.set_column(index, pa.field(name, wanted), values)
         return rows
 

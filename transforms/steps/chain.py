@@ -17,6 +17,7 @@ from lakemark.errors import InvalidConfig, Permanent
 from lakemark.schema.field_path import top_column
 from lakemark.schema.table_columns import check_columns
 from transforms.decode.decode_result import Indices
+from transforms.reject_reason import RejectReason
 from transforms.steps.transform import Transform, Transformed
 
 
@@ -134,7 +135,7 @@ class ChainResult:
 
     rows: pa.Table
     origins: Indices
-    rejected: Mapping[int, str]
+    rejected: Mapping[int, RejectReason]
     filtered: Indices
 
 
@@ -243,11 +244,11 @@ class TransformChain:
     def _run(self, rows: pa.Table, run: Callable[[Step, pa.Table], Transformed]) -> ChainResult:
         count = rows.num_rows
         origins = np.arange(count)
-        reasons: dict[int, str] = {}
+        reasons: dict[int, RejectReason] = {}
         for step in self.steps:
             done = run(step, rows)
             for row, reason in done.rejected.items():
-                reasons.setdefault(int(origins[row]), f"{step.name}: {reason}")
+                reasons.setdefault(int(origins[row]), RejectReason.of_step(step.name, reason))
             rows = done.rows
             if done.origins is not None:
                 origins = origins[done.origins]

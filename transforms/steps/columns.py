@@ -36,7 +36,9 @@ def require_new(schema: pa.Schema, names: Sequence[str]) -> None:
     taken = {name.lower() for name in schema.names}
     for name in names:
         if name.lower() in taken:
-            message = f"column {name!r} exists already; choose another name, or drop it before"
+            message = (
+                f"column {name!r} exists already; choose another name, or rename or drop it before"
+            )
             raise InvalidConfig(message)
 
 

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakemark.read.row_filter import referenced_columns
+from lakemark.read.row_filter import find_matches
 from lakemark.read.where import parse_where
 from transforms.steps.transform import Transform, Transformed
-
-#: The position of a row. No column has this name, because Avro allows no such name.
-_ROW = "#row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +29,7 @@ class Filter(Transform):
 
     def apply(self, rows: pa.Table) -> Transformed:
         """See ``Transform``."""
-        condition = parse_where(self.where, rows.schema)
-        tested = rows.select(referenced_columns(condition, rows.schema))
-        numbered = tested.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-        is_kept = np.zeros(rows.num_rows, np.bool_)
-        is_kept[numbered.filter(condition).column(_ROW).to_numpy()] = True
+        is_kept = find_matches(rows, parse_where(self.where, rows.schema))
         if is_kept.all():
             return Transformed(rows=rows)
         return Transformed(

@@ -8,7 +8,6 @@ written again must get the same rows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
+from lakemark.sql.syntax_tree import Tree, column_node, nodes, parse_sql, to_sql
 
 #: The table that a query reads.
 RECORDS = "records"
 
 #: The position of a row. No column has this name, because Avro allows no such name.
 ROW = "#row"
-
-_Tree = dict[str, Any]
 
 #: Parts of a query that must be empty, and what they are called.
 _EMPTY = {
@@ -35,12 +33,27 @@ _EMPTY = {
 }
 _FORBIDDEN = {"WINDOW": "a window function", "SUBQUERY": "a subquery", "PARAMETER": "a parameter"}
 
+#: Names that DuckDB takes for a function without arguments, unless a column is called so.
+_CHANGING_NAMES = frozenset(
+    {
+        "current_catalog",
+        "current_date",
+        "current_role",
+        "current_schema",
+        "current_time",
+        "current_timestamp",
+        "current_user",
+        "localtime",
+        "localtimestamp",
+        "session_user",
+        "user",
+    }
+)
 #: Scalar functions whose result depends on the time, the session or chance.
 _CHANGING = frozenset(
     {
         "age",
         "current_database",
-        "current_date",
         "current_localtime",
         "current_localtimestamp",
         "current_schema",
@@ -70,7 +83,7 @@ class RowQuery:
         tree: the query as DuckDB parsed it.
     """
 
-    tree: _Tree
+    tree: Tree
 
     @classmethod
     def parse(cls, connection: Any, text: str) -> RowQuery:
@@ -83,11 +96,7 @@ class RowQuery:
         Raises:
             InvalidConfig: the syntax is wrong, or a row of the result may depend on several rows.
         """
-        ((found,),) = connection.execute("select json_serialize_sql(?)", [text]).fetchall()
-        tree = json.loads(found)
-        if tree["error"]:
-            message = f"the query cannot be parsed: {tree['error_message']}"
-            raise InvalidConfig(message)
+        tree = parse_sql(connection, text)
         statements = tree["statements"]
         if len(statements) != 1:
             _refuse(f"it has {len(statements)} statements")
@@ -102,6 +111,22 @@ class RowQuery:
         query._check_expressions(connection)
         return query
 
+    def check_names(self, schema: pa.Schema) -> None:
+        """Check that each name is that of a column, and not of a function such as current_date.
+
+        Args:
+            schema: the columns of the records.
+
+        Raises:
+            InvalidConfig: a name is that of a function whose result is not always the same.
+        """
+        columns = {name.lower() for name in schema.names}
+        for one in nodes([self._node["select_list"], self._node["where_clause"]]):
+            if one.get("class") == "COLUMN_REF" and len(one["column_names"]) == 1:
+                name = one["column_names"][0].lower()
+                if name in _CHANGING_NAMES - columns:
+                    _refuse_changing(name)
+
     def to_sql(self, connection: Any, *, filters: bool) -> str:
         """Return the query, with the position of the row as its last column.
 
@@ -109,13 +134,11 @@ class RowQuery:
             connection: a connection of DuckDB.
             filters: whether to keep the ``where`` of the query.
         """
-        node = {**self._node, "select_list": [*self._node["select_list"], _column(ROW)]}
+        node = {**self._node, "select_list": [*self._node["select_list"], column_node(ROW)]}
         if not filters:
             node["where_clause"] = None
         tree = {**self.tree, "statements": [{**self.tree["statements"][0], "node": node}]}
-        question = "select json_deserialize_sql(?::json)"
-        ((text,),) = connection.execute(question, [json.dumps(tree)]).fetchall()
-        return str(text)
+        return to_sql(connection, tree)
 
     def sources(self, column: str, schema: pa.Schema) -> tuple[str, ...] | None:
         """Return the columns of which a column of the result is computed.
@@ -137,20 +160,20 @@ class RowQuery:
         return (column,) if stars and is_plain and column in schema.names else None
 
     @property
-    def _node(self) -> _Tree:
-        node: _Tree = self.tree["statements"][0]["node"]
+    def _node(self) -> Tree:
+        node: Tree = self.tree["statements"][0]["node"]
         return node
 
     def _check_expressions(self, connection: Any) -> None:
         parts = [self._node["select_list"], self._node["where_clause"]]
-        for one in _nodes(parts):
+        for one in nodes(parts):
             if one.get("class") in _FORBIDDEN:
                 _refuse(f"it has {_FORBIDDEN[one['class']]}")
             if one.get("class") == "FUNCTION":
                 _check_function(connection, one["function_name"].lower())
 
 
-def _check_table(table: _Tree) -> None:
+def _check_table(table: Tree) -> None:
     is_records = table["type"] == "BASE_TABLE" and table["table_name"].lower() == RECORDS
     if not is_records or table.get("schema_name") or table.get("catalog_name"):
         _refuse(f"it does not read only the table {RECORDS}")
@@ -163,10 +186,14 @@ def _check_function(connection: Any, name: str) -> None:
     found = connection.execute(question, [name]).fetchall()
     kinds = {kind for kind, _ in found}
     if name in _CHANGING or "VOLATILE" in {stability for _, stability in found}:
-        _refuse(f"the result of {name} is not always the same")
+        _refuse_changing(name)
     is_macro = "macro" in kinds and (name in _MACROS or name.startswith(_LIST_MACROS))
     if "scalar" not in kinds and not is_macro:
         _refuse(f"{name} is not a function of the values of one row")
+
+
+def _refuse_changing(name: str) -> None:
+    _refuse(f"the result of {name} is not always the same")
 
 
 def _refuse(reason: str) -> None:
@@ -176,37 +203,18 @@ def _refuse(reason: str) -> None:
     raise InvalidConfig(message)
 
 
-def _nodes(tree: Any) -> Iterator[_Tree]:
-    if isinstance(tree, dict):
-        yield tree
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for one in tree:
-            yield from _nodes(one)
-
-
-def _name_of(expression: _Tree) -> str:
+def _name_of(expression: Tree) -> str:
     if expression["class"] == "COLUMN_REF" and not expression["alias"]:
         return str(expression["column_names"][-1])
     return str(expression["alias"])
 
 
-def _columns_in(expression: _Tree, schema: pa.Schema) -> Iterator[str]:
+def _columns_in(expression: Tree, schema: pa.Schema) -> Iterator[str]:
     names = {name.lower(): name for name in schema.names}
-    for one in _nodes(expression):
+    for one in nodes(expression):
         if one.get("class") == "COLUMN_REF":
             path = list(one["column_names"])
             if path[0].lower() == RECORDS and len(path) > 1:
                 path = path[1:]
             if path[0].lower() in names:  # others are arguments of lambda functions
                 yield ".".join([names[path[0].lower()], *path[1:]])
-
-
-def _column(name: str) -> _Tree:
-    return {
-        "class": "COLUMN_REF",
-        "type": "COLUMN_REF",
-        "alias": "",
-        "query_location": 0,
-        "column_names": [name],
-    }

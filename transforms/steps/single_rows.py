@@ -7,10 +7,24 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from transforms.reject_reason import RejectCode, RejectReason
 from transforms.steps.transform import Transformed
 
-#: The errors that Arrow raises for values: text that is not a number, overflow, and so on.
-VALUE_ERRORS: tuple[type[Exception], ...] = (pa.ArrowInvalid,)
+
+class ColumnFault(ValueError):
+    """A value of one column is at fault.
+
+    Attributes:
+        column: the name of the column.
+    """
+
+    def __init__(self, column: str, fault: str) -> None:
+        super().__init__(fault)
+        self.column = column
+
+
+#: The errors of values: text that is not a number, overflow, and so on.
+VALUE_ERRORS: tuple[type[Exception], ...] = (pa.ArrowInvalid, ColumnFault)
 
 
 def reject_failing_rows(
@@ -42,7 +56,7 @@ def compute_in_parts(
     compute: Callable[[pa.Table], pa.Table],
     rows: pa.Table,
     errors: tuple[type[Exception], ...],
-) -> tuple[list[tuple[int, pa.Table]], dict[int, str]]:
+) -> tuple[list[tuple[int, pa.Table]], dict[int, RejectReason]]:
     """Compute all rows at once; while this fails, divide the rows.
 
     Args:
@@ -55,7 +69,7 @@ def compute_in_parts(
         each row that fails alone, by its index, in order.
     """
     parts: list[tuple[int, pa.Table]] = []
-    rejected: dict[int, str] = {}
+    rejected: dict[int, RejectReason] = {}
     spans = [(0, rows.num_rows)]
     while spans:
         first, count = spans.pop()
@@ -63,10 +77,15 @@ def compute_in_parts(
             parts.append((first, compute(rows.slice(first, count))))
         except errors as error:
             if count == 1:
-                rejected[first] = " ".join(str(error).split())
+                rejected[first] = _reason(error)
             elif count > 1:
                 half = count // 2
                 spans += [(first + half, count - half), (first, half)]
             else:
                 raise
     return parts or [(0, compute(rows.slice(0, 0)))], rejected
+
+
+def _reason(error: Exception) -> RejectReason:
+    column = error.column if isinstance(error, ColumnFault) else None
+    return RejectReason(RejectCode.TRANSFORM_FAILED, " ".join(str(error).split()), column)

@@ -10,23 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
+from lakemark.sql.engine import connect
 from transforms.steps.row_query import RECORDS, ROW, RowQuery
 from transforms.steps.single_rows import compute_in_parts
 from transforms.steps.transform import Transform, Transformed
 
-#: One thread, because the tasks around it already use all cores. A query reads nothing but the
-#: rows: no files, no extensions, no variables of Python.
-_SETTINGS = (
-    "threads = 1",
-    "memory_limit = '512MB'",
-    "temp_directory = ''",
-    "timezone = 'UTC'",
-    "autoinstall_known_extensions = false",
-    "autoload_known_extensions = false",
-    "python_enable_replacements = false",
-    "enable_external_access = false",
-    "lock_configuration = true",
-)
+#: One thread, because the tasks around it already use all cores.
+_SETTINGS = ("threads = 1", "memory_limit = '512MB'", "temp_directory = ''")
 _opened = threading.local()
 
 
@@ -47,6 +37,7 @@ class Sql(Transform):
         """See ``Transform``."""
         connection = _connection()
         checked = RowQuery.parse(connection, self.query)
+        checked.check_names(schema)
         import duckdb
 
         try:
@@ -122,15 +113,11 @@ def _connection() -> Any:
     """
     if not hasattr(_opened, "connection"):
         try:
-            import duckdb
+            _opened.connection = connect(*_SETTINGS)
         except ImportError:
             message = (
                 "a query needs DuckDB, for the driver and for every executor: pip install "
                 "'lakemark[sql]'"
             )
             raise InvalidConfig(message) from None
-        connection = duckdb.connect(":memory:")
-        for setting in _SETTINGS:
-            connection.execute(f"set {setting}")
-        _opened.connection = connection
     return _opened.connection

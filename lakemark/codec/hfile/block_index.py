@@ -47,6 +47,7 @@ class BlockIndex:
     Attributes:
         first_keys: a lower bound of the keys of each block. It is greater than all keys of the
             blocks before it. HBase may write a generated key instead of the block's first key.
+            Apache Hudi compares keys as Java does (``lakemark.codec.utf16_order``).
         locations: locations of the blocks, in ascending order.
     """
 

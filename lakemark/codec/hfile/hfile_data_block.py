@@ -36,6 +36,11 @@ _PUT = 4
 _KEY_PREFIX_BYTES, _KEY_SUFFIX_BYTES = 2, 10
 _VERSION_BYTES = 1
 _BEFORE_KEY = np.dtype([("stored", ">i4"), ("value", ">i4"), ("key", ">u2")])
+#: The longest key of a new entry, in bytes: Apache Hudi reads the size as a signed number.
+MAX_KEY_BYTES = (1 << 15) - 1
+#: The longest key that fits. If a file has such keys, the next version of the file keeps them.
+_MAX_KEPT_KEY_BYTES = (1 << 16) - 1
+
 #: The bytes after the key: size of the column family, timestamp, and kind of entry.
 _AFTER_KEY = pa.scalar(struct.pack(">bqb", 0, 2**63 - 1, _PUT), pa.large_binary())
 _AFTER_VALUE = pa.scalar(bytes(_VERSION_BYTES), pa.large_binary())
@@ -56,8 +61,12 @@ class Entries(NamedTuple):
 
 
 def encode_entries(entries: Entries) -> memoryview:
-    """Return the content of a data block with these entries, at least one."""
+    """Return the content of a data block with these entries, at least one.
+
+    Callers check the lengths of new keys (``MAX_KEY_BYTES``).
+    """
     keys, values = byte_strings(entries.keys), byte_strings(entries.values)
+    assert keys.lengths.max() <= _MAX_KEPT_KEY_BYTES, "a key whose size does not fit"
     stored = pc.binary_join_element_wise(
         _before_keys(keys.lengths, values.lengths),
         keys.to_arrow(),

@@ -24,6 +24,7 @@ from lakemark.codec.hfile.block_index import BlockIndex
 from lakemark.codec.hfile.hfile_data_block import Entries
 from lakemark.codec.hfile.hfile_writer import BLOCK_BYTES, FRAME_BYTES, HFileParts, check_order
 from lakemark.codec.hfile.reader import HFileReader
+from lakemark.codec.utf16_order import is_order_certain
 
 _FRAGMENTED_BLOCKS = 64
 
@@ -55,8 +56,10 @@ def splice_hfile(
 ) -> Splice | None:
     """Return the blocks of an HFile after some entries were written and deleted.
 
-    The result is None if the index of the file has several levels, or if all entries of the last
-    block are deleted: the last key would be unknown.
+    The result is None if the index of the file has several levels; if the order of the file is
+    uncertain (``lakemark.codec.utf16_order``), because a key might then be added to another block
+    than the one that has it; or if all entries of the last block are deleted: the last key would be
+    unknown.
 
     Args:
         base: the HFile.
@@ -69,7 +72,7 @@ def splice_hfile(
         CorruptData: a block violates the format.
     """
     index = base.data_blocks
-    if index is None or not index.first_keys:
+    if index is None or not index.first_keys or not is_order_certain(index.first_keys):
         return None
     check_order(written)
     splicer = _Splicer(base, index, written, deleted, path, block_bytes)

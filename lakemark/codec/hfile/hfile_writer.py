@@ -46,7 +46,8 @@ def write_hfile(
 
     Args:
         entries: entries with strictly ascending keys, compared by their bytes. Each key is
-            shorter than 32 KiB. Keys and values are not null.
+            shorter than 64 KiB, and than 32 KiB if Apache Hudi shall read it. Keys and values are
+            not null.
         info: entries of the file info block, such as the schema. The entries that the format
             requires are added to them.
         created_ms: creation time of the file, in milliseconds since 1970.

@@ -1,7 +1,8 @@
 """Selects entries of an HFile: all entries, or those with given keys or key prefixes.
 
 At each level of the index, a selection is divided among the blocks that may contain some of the
-selected entries. Other blocks are not read.
+selected entries. Other blocks are not read. If keys have characters from U+E000 on, the file may be
+sorted in one of two orders (``lakemark.codec.utf16_order``). Then the blocks are searched in both.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.codec.hfile.hfile_data_block import Entries
+from lakemark.codec.utf16_order import is_order_certain, possible_orders
 
 
 class Selection(Protocol):
@@ -74,6 +76,9 @@ class Keys:
 
         The range of a block goes from its first key to the first key of the next block, exclusive.
         """
+        if not is_order_certain(first_keys):
+            yield from self._among_in_any_order(first_keys)
+            return
         keys = _SequenceOfKeys(self.keys)
         start = bisect_left(keys, first_keys[0]) if first_keys else len(keys)
         while start < len(keys):
@@ -82,6 +87,18 @@ class Keys:
             end = bisect_left(keys, following[0], start) if following else len(keys)
             yield block, Keys(self.keys[start:end])
             start = end
+
+    def _among_in_any_order(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
+        """Yield each block that may contain one of the keys in one of the possible orders."""
+        wanted: dict[int, set[int]] = {}
+        for order in possible_orders(first_keys):
+            bounds = [order(key) for key in first_keys]
+            for number, key in enumerate(self.keys.to_pylist()):
+                block = bisect_right(bounds, order(key)) - 1
+                if block >= 0:
+                    wanted.setdefault(block, set()).add(number)
+        for block in sorted(wanted):
+            yield block, Keys(self.keys.take(pa.array(sorted(wanted[block]))))
 
     def of(self, entries: Entries) -> Entries:
         """Return the entries of a data block whose keys are selected."""
@@ -96,15 +113,14 @@ class Prefixes:
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
         """Yield each block that may contain keys with some of the prefixes, and these prefixes."""
-        wanted: dict[int, list[bytes]] = {}
-        for prefix in self._prefixes:
-            first = max(bisect_right(first_keys, prefix) - 1, 0)
-            after = _successor(prefix)
-            end = len(first_keys) if after is None else bisect_left(first_keys, after)
-            for block in range(first, end):
-                wanted.setdefault(block, []).append(prefix)
+        wanted: dict[int, set[bytes]] = {}
+        for order in possible_orders(first_keys):
+            bounds = [order(key) for key in first_keys]
+            for prefix in self._prefixes:
+                for block in _blocks_with(order(prefix), bounds):
+                    wanted.setdefault(block, set()).add(prefix)
         for block in sorted(wanted):
-            yield block, Prefixes(wanted[block])
+            yield block, Prefixes([*wanted[block]])
 
     def of(self, entries: Entries) -> Entries:
         """Return the entries of a data block whose keys begin with one of the prefixes."""
@@ -126,6 +142,13 @@ class _SequenceOfKeys(Sequence[bytes]):
     def __getitem__(self, position: int) -> bytes:  # type: ignore[override]
         key: bytes = self._keys[position].as_py()
         return key
+
+
+def _blocks_with(prefix: bytes, first_keys: Sequence[bytes]) -> range:
+    """Return the blocks that may contain keys with a prefix."""
+    first = max(bisect_right(first_keys, prefix) - 1, 0)
+    after = _successor(prefix)
+    return range(first, len(first_keys) if after is None else bisect_left(first_keys, after))
 
 
 def _successor(prefix: bytes) -> bytes | None:

@@ -62,7 +62,7 @@ def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> C
         SnapshotChanged, CorruptData, Unsupported: as for the readers of such files.
     """
     if isinstance(file, LogFile):
-        blocks = _log_rows(storage, file, schema.names)
+        blocks = read_log_rows(storage, file, schema.names)
         return ColumnRanges.union([ColumnRanges.of(rows, schema.names) for _, rows in blocks])
     if file.name.extension != "parquet":
         known, sizes = ColumnRanges.union([]), dict[str, ColumnSize]()
@@ -126,9 +126,16 @@ def _ranges_of_row_group(
     )
 
 
-def _log_rows(
+def read_log_rows(
     storage: Storage, file: LogFile, columns: Sequence[str]
 ) -> Iterator[tuple[LogBlock, pa.Table]]:
+    """Yield the data blocks of a log, each with its rows; a block may lack columns.
+
+    A ``.cdc`` file has no rows.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: the log cannot be read.
+    """
     if file.name.is_cdc:
         return
     with open_data_file(storage, file.path) as stream:
@@ -237,14 +244,7 @@ def derive_remaining_ranges(
         SnapshotChanged, CorruptData, Unsupported: as for ``load_view_of_partitions``; or a file
             cannot be read.
     """
-    instant, content = commit
-    after = view.with_commit(instant.completed(_LAST), content)
-    own = {stat.path for stat in content.write_stats}
-    remaining: dict[str, dict[str, DataFile]] = {}
-    for path in partitions:
-        for file in files_of(after.latest_slices(path)):
-            if file.path not in own and not _has_only_deletes(file, instants, view.timeline):
-                remaining.setdefault(path, {})[str(file.name)] = file
+    remaining = find_remaining_files(instants, view, commit, partitions)
     stored = ColumnStatistics(metadata).ranges(remaining, columns)
     read = []
     for (path, name), missing in stored.missing.items():
@@ -255,6 +255,31 @@ def derive_remaining_ranges(
     for path, _, ranges in read:
         by_partition[path] = ColumnRanges.union([by_partition[path], ranges])
     return RemainingRanges(by_partition, read)
+
+
+def find_remaining_files(
+    instants: TimelineStore,
+    view: FileSystemView,
+    commit: tuple[Instant, CommitMetadata],
+    partitions: Collection[str],
+) -> dict[str, dict[str, DataFile]]:
+    """Find the files that queries read after a commit, except the commit's own.
+
+    Logs that contain only deletes are omitted. Arguments and errors are as for
+    ``derive_remaining_ranges``.
+
+    Returns:
+        The files by partition path, then by name.
+    """
+    instant, content = commit
+    after = view.with_commit(instant.completed(_LAST), content)
+    own = {stat.path for stat in content.write_stats}
+    remaining: dict[str, dict[str, DataFile]] = {}
+    for path in partitions:
+        for file in files_of(after.latest_slices(path)):
+            if file.path not in own and not _has_only_deletes(file, instants, view.timeline):
+                remaining.setdefault(path, {})[str(file.name)] = file
+    return remaining
 
 
 def _derive_all(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRanges:
@@ -277,7 +302,7 @@ def _blocks(storage: Storage, file: LogFile, schema: pa.Schema) -> Iterator[Colu
     Partial rows have none: a column that they lack keeps the value of the row before.
     """
     # The record key is read, too, because a table without columns has no number of rows.
-    for block, rows in _log_rows(storage, file, [RECORD_KEY, *schema.names]):
+    for block, rows in read_log_rows(storage, file, [RECORD_KEY, *schema.names]):
         yield ColumnRanges.of(rows, schema.names)
         missing = [field for field in schema if field.name not in rows.column_names]
         if missing and not block.is_partial:

@@ -61,7 +61,11 @@ def encode_column_statistics(
 
 
 def encode_partition_statistics(
-    partitions: Sequence[StatisticsEntry], version: str = VERSION, *, is_tight: bool = True
+    partitions: Sequence[StatisticsEntry],
+    version: str = VERSION,
+    *,
+    is_tight: bool = True,
+    prefix: str | None = None,
 ) -> RecordChanges:
     """Encode the statistics of distinct partitions.
 
@@ -69,11 +73,12 @@ def encode_partition_statistics(
         partitions: statistics of the partitions.
         version: format version of the index, ``V1`` or ``V2``.
         is_tight: as for ``encode_partition_batch``.
+        prefix: as for ``partition_stats_key``.
     """
     if len(partitions) > _FEW:
         tables = _by_column(partitions)
         parts = [
-            encode_partition_batch(name, table, version, is_tight=is_tight)
+            encode_partition_batch(name, table, version, is_tight=is_tight, prefix=prefix)
             for name, table in tables
         ]
         return RecordChanges.union(parts)
@@ -81,7 +86,7 @@ def encode_partition_statistics(
     for one, column, encode in _encoders(
         partitions, PARTITION_STATS_TYPE, version, is_tight=is_tight
     ):
-        keys.append(partition_stats_key(column, one.partition_path))
+        keys.append(partition_stats_key(column, one.partition_path, prefix))
         records.append(encode(stored_path(one.partition_path)))
     return RecordChanges.of(keys, pa.array(records, pa.large_binary()))
 
@@ -170,11 +175,17 @@ def delete_column_statistics(
 
 
 def delete_partition_statistics(
-    columns: Iterable[str], partition_paths: Iterable[str]
+    columns: Iterable[str], partition_paths: Iterable[str], prefix: str | None = None
 ) -> RecordChanges:
-    """Encode the deletion of the statistics of these columns in some partitions."""
+    """Encode the deletion of the statistics of these columns in some partitions.
+
+    Args:
+        columns: names of the columns.
+        partition_paths: paths of the partitions.
+        prefix: as for ``partition_stats_key``.
+    """
     paths = list(partition_paths)
-    keys = [partition_stats_key(column, path) for column in columns for path in paths]
+    keys = [partition_stats_key(column, path, prefix) for column in columns for path in paths]
     return RecordChanges.of([], pa.array([], pa.large_binary()), keys)
 
 

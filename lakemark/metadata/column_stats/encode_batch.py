@@ -69,7 +69,12 @@ def encode_column_batch(column: str, statistics: pa.Table, version: str = VERSIO
 
 
 def encode_partition_batch(
-    column: str, statistics: pa.Table, version: str = VERSION, *, is_tight: bool
+    column: str,
+    statistics: pa.Table,
+    version: str = VERSION,
+    *,
+    is_tight: bool,
+    prefix: str | None = None,
 ) -> RecordChanges:
     """Encode the statistics of one column in whole partitions.
 
@@ -80,9 +85,10 @@ def encode_partition_batch(
         version: format version of the index, ``V1`` or ``V2``.
         is_tight: whether the statistics cover every file of their partitions. If so, they replace
             older records; otherwise they widen older records.
+        prefix: as for ``partition_stats_key``.
     """
     paths = [stored_path(path) for path, _ in _paths_and_names(statistics)]
-    keys = [partition_stats_key(column, path) for path in paths]
+    keys = [partition_stats_key(column, path, prefix) for path in paths]
     return _encode(PARTITION_STATS_TYPE, column, statistics, keys, paths, version, is_tight)
 
 

@@ -79,10 +79,13 @@ class ColumnStatistics:
     Attributes:
         metadata: the metadata table that contains the statistics.
         partition: ``column_stats``, or the partition of an expression index.
+        counts_nulls: whether the stored numbers of values include nulls, which is not the case in
+            an expression index.
     """
 
     metadata: MetadataTable
     partition: str = PartitionKind.COLUMN_STATS.stored_name
+    counts_nulls: bool = True
 
     def by_path(self, column: str, data_type: pa.DataType, partitions: Sequence[str]) -> pa.Table:
         """See ``FileStatistics.by_path``. Errors as for ``of_column``."""
@@ -142,7 +145,9 @@ class ColumnStatistics:
         found: dict[str, list[ColumnRanges]] = {path: [] for path in files}
         missing: dict[tuple[str, str], list[str]] = {}
         for field in columns:
-            known, unknown = _merge(rows, field.name, field.type, _PARTITION_PATH, _LABEL)
+            known, unknown = _merge(
+                rows, field.name, field.type, _PARTITION_PATH, _LABEL, self.counts_nulls
+            )
             for at, path in enumerate(known.column(_PARTITION_PATH).to_pylist()):
                 found[path].append(_range(field.name, known.slice(at, 1)))
             for key, file in keys[field.name].items():
@@ -151,7 +156,8 @@ class ColumnStatistics:
         return FileRanges({p: ColumnRanges.union(parts) for p, parts in found.items()}, missing)
 
     def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
-        return merge_statistics(self._rows(selection), column, data_type, _FILE_NAME)
+        rows = self._rows(selection)
+        return _merge(rows, column, data_type, _FILE_NAME, None, self.counts_nulls)[0]
 
     def _rows(self, selection: Selection) -> pa.Table:
         """Return the selected records of files."""
@@ -169,11 +175,13 @@ class PartitionStatistics:
         metadata: the metadata table that contains the statistics.
         partition: ``partition_stats``, or the partition of an expression index.
         prefix: text in each key between the column and the partition; None if there is none.
+        counts_nulls: as in ``ColumnStatistics``.
     """
 
     metadata: MetadataTable
     partition: str = PartitionKind.PARTITION_STATS.stored_name
     prefix: str | None = None
+    counts_nulls: bool = True
 
     def of_column(
         self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
@@ -187,7 +195,7 @@ class PartitionStatistics:
         """
         parts = self.metadata.parts(self.partition, _prefixes(column, partitions, self.prefix))
         rows = self.metadata.history(parts, _PAYLOAD)
-        found = merge_statistics(rows, column, data_type, _PARTITION_PATH)
+        found = _merge(rows, column, data_type, _PARTITION_PATH, None, self.counts_nulls)[0]
         return _with_partition_paths(found)
 
     def ranges(self, partitions: Sequence[str], columns: pa.Schema) -> RangesOfPartitions:
@@ -328,6 +336,7 @@ def _merge(
     data_type: pa.DataType,
     name_column: str,
     label: str | None = None,
+    counts_nulls: bool = True,
 ) -> tuple[pa.Table, set[bytes]]:
     """Merge as ``merge_statistics`` does, and also return the keys with unknown statistics."""
     payload = rows.column(PAYLOAD).combine_chunks()
@@ -335,7 +344,7 @@ def _merge(
     is_other = pc.fill_null(pc.not_equal(_field(payload, "columnName"), column), fill_value=False)
     rows = rows.filter(pc.invert(is_other))
     rows = rows.filter(pa.array(_is_effective(rows)))
-    bounds = _Bounds.of(rows.column(PAYLOAD).combine_chunks(), data_type)
+    bounds = _Bounds.of(rows.column(PAYLOAD).combine_chunks(), data_type, counts_nulls)
     keys = key_codes(rows, [KEY]).codes
     is_unknown = np.isin(keys, keys[~bounds.is_known])
     unknown = {key.encode() for key in rows.column(KEY).filter(pa.array(is_unknown)).to_pylist()}
@@ -352,13 +361,14 @@ class _Bounds:
     is_known: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, payload: pa.StructArray, data_type: pa.DataType) -> _Bounds:
+    def of(cls, payload: pa.StructArray, data_type: pa.DataType, counts_nulls: bool) -> _Bounds:
         kinds = _field(payload, "valueType")
         low, low_known = decode_values(_field(payload, "minValue"), kinds, data_type, PRINTED_LOW)
         high, high_known = decode_values(
             _field(payload, "maxValue"), kinds, data_type, PRINTED_HIGH
         )
-        return cls(low, high, low_known & high_known & _is_consistent(low, high, payload))
+        is_consistent = _is_consistent(low, high, payload, counts_nulls)
+        return cls(low, high, low_known & high_known & is_consistent)
 
     def take(self, rows: pa.Array) -> _Bounds:
         return _Bounds(self.low.take(rows), self.high.take(rows), self.is_known[np.asarray(rows)])
@@ -399,12 +409,15 @@ def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None)
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:
+def _is_consistent(
+    low: pa.Array, high: pa.Array, payload: pa.StructArray, counts_nulls: bool
+) -> npt.NDArray[np.bool_]:
     """Return whether each record has both bounds or only nulls.
 
     Some records have values but no bounds, because a footer may count values but lack bounds.
     """
-    is_empty = pc.equal(_field(payload, "nullCount"), _field(payload, "valueCount"))
+    of_nulls = _field(payload, "nullCount") if counts_nulls else 0
+    is_empty = pc.equal(of_nulls, _field(payload, "valueCount"))
     has_bounds = pc.and_(low.is_valid(), high.is_valid())
     consistent: npt.NDArray[np.bool_] = np.asarray(
         pc.or_(has_bounds, pc.fill_null(is_empty, fill_value=False))

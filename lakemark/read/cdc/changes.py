@@ -1,14 +1,15 @@
-"""Reads a commit's changes in a file group: the operation, the time, and the record images.
+"""Reads a commit's changes in a file group: the operation, and the record images.
 
-The columns are those of Apache Hudi 1.2.0 on Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of
-the commit), ``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
+A ``ChangeFormat`` decides the columns. Source: ``CDCFileGroupIterator`` of Apache Hudi 1.2.0.
 
-A log is compared with the earlier rows of its file group. A delete in the log always applies,
-whatever its ordering value. An upsert that is older than the current row (by ordering value)
-changes nothing. But an upsert of a key without a row is an insert, even if it is older than an
-earlier delete of the key, so that a snapshot query does not return it. Apache Hudi does the same in
-all three cases, because ``beforeImageRecords`` contains rows only, and because it merges only
-upserts with them (``loadNextLogRecord``).
+There are two ways to compare a log with the earlier rows of its file group. Typed changes are the
+differences between the rows before the commit and the rows after it, for the keys in the log. So a
+late delete or a late upsert, which loses to a newer one, is no change. ``TextChanges`` are those of
+Apache Hudi instead. A delete in the log then always applies, whatever its ordering value. An upsert
+that is older than the current row changes nothing. But an upsert of a key without a row is an
+insert, even if it is older than an earlier delete of the key. So these changes do not always lead
+from one snapshot to the next. Apache Hudi does this because ``beforeImageRecords`` contains rows
+only, and because it merges only upserts with them (``loadNextLogRecord``).
 
 Only the changes of one commit in one file group are held in memory; the rows of the earlier state
 are streamed.
@@ -31,26 +32,30 @@ from lakemark.merge.partial_update.missing_columns import partial_update_for
 from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, ChangeKind
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
-from lakemark.read.cdc.image_text import AVRO, JACKSON
+from lakemark.read.cdc.change_format import ChangeFormat, Changes, TextChanges
+from lakemark.read.cdc.image_text import AVRO
 from lakemark.read.cdc.logged_changes import read_logged_changes
 from lakemark.read.cdc.plan import CdcPlan, ChangeSplit, Inference
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.read.row_filter import filter_keys
 
-SCHEMA = pa.schema([(name, pa.string()) for name in ("op", "ts_ms", "before", "after")])
-
 INSERT, UPDATE, DELETE = "i", "u", "d"
 
-#: Rows converted to text at a time, because a string column is limited to 2 GB.
+#: Rows converted to images at a time, because a string column is limited to 2 GB.
 _BATCH_ROWS = 1 << 14
 
+AS_TEXT = TextChanges()
 
-def read(plan: CdcPlan, reader: FileGroupReader) -> Iterator[pa.RecordBatch]:
-    """Yield the changes, split by split, with the columns of ``SCHEMA``; no batch is empty.
+
+def read(
+    plan: CdcPlan, reader: FileGroupReader, form: ChangeFormat = AS_TEXT
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changes, split by split; no batch is empty.
 
     Args:
         plan: the plan of the query.
         reader: reader of the table.
+        form: the columns of the changes.
 
     Raises:
         SnapshotChanged: a file was removed after the plan was made; plan the query again.
@@ -62,7 +67,7 @@ def read(plan: CdcPlan, reader: FileGroupReader) -> Iterator[pa.RecordBatch]:
         message = f"a CDC query requires rows with {RECORD_KEY}, which this table does not have"
         raise Unsupported(message)
     for split in plan.splits:
-        changes = _SplitChanges(split, plan.mode, replace(reader, is_visible=split.visible))
+        changes = _SplitChanges(split, plan.mode, replace(reader, is_visible=split.visible), form)
         yield from (batch for batch in changes.read() if batch.num_rows)
 
 
@@ -71,25 +76,55 @@ class _SplitChanges:
     split: ChangeSplit
     mode: LoggingMode
     reader: FileGroupReader
+    form: ChangeFormat
 
     def read(self) -> Iterator[pa.RecordBatch]:
         match self.split.inference:
             case Inference.AS_IS:
                 yield from self._logged()
             case Inference.BASE_FILE_INSERT:
-                for images in self._read_images(self.split.after):
-                    yield self._make_batch(INSERT, after=images)
+                for keys, images in self._read_images(self.split.after):
+                    yield self._make_batch(INSERT, keys, after=images)
             case Inference.BASE_FILE_DELETE | Inference.REPLACE_COMMIT:
-                for images in self._read_images(self.split.before):
-                    yield self._make_batch(DELETE, before=images)
+                for keys, images in self._read_images(self.split.before):
+                    yield self._make_batch(DELETE, keys, before=images)
+            case Inference.LOG_FILE if self.form.compares_states:
+                yield from self._compare_states()
             case Inference.LOG_FILE:
                 yield from self._infer_from_log()
 
-    def _infer_from_log(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a log, compared with the state before it."""
+    def _read_log(self) -> list[pa.Table]:
+        """Return what the commit wrote into the log."""
         log = FileSlice(self.split.group, self.split.instant, None, self.split.logs)
         own = replace(self.reader, is_visible=_OnlyInstant(self.split.instant))
-        arrived = list(own.read_changes(log))
+        return list(own.read_changes(log))
+
+    def _compare_states(self) -> Iterator[pa.RecordBatch]:
+        """Yield the differences between the rows before and after a log, for the keys in it."""
+        arrived = self._read_log()
+        if not arrived:
+            return
+        keys = pa.chunked_array([pa.concat_tables(arrived).column(RECORD_KEY).unique()])
+        with_log = replace(self.reader, is_visible=self.split.visible_after)
+        older = _read_rows(self.reader, keys, self.split.before)
+        newer = _read_rows(with_log, keys, self.split.after)
+        positions = pc.index_in(
+            older.column(RECORD_KEY), value_set=newer.column(RECORD_KEY).combine_chunks()
+        )
+        remains = positions.is_valid()
+        for batch_keys, images in self._images(older.filter(pc.invert(remains))):
+            yield self._make_batch(DELETE, batch_keys, before=images)
+        kept, current = older.filter(remains), newer.take(positions.drop_null())
+        yield from self._updates(kept, current, _find_differences(kept, current))
+        known = pc.is_in(
+            newer.column(RECORD_KEY), value_set=older.column(RECORD_KEY).combine_chunks()
+        )
+        for batch_keys, images in self._images(newer.filter(pc.invert(known))):
+            yield self._make_batch(INSERT, batch_keys, after=images)
+
+    def _infer_from_log(self) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a log as Apache Hudi infers them from the rows before it."""
+        arrived = self._read_log()
         if not arrived:
             return
         changes = self.reader.merger.fold(pa.concat_tables(arrived))
@@ -97,14 +132,14 @@ class _SplitChanges:
         upserts, deletes = changes.filter(pa.array(is_upsert)), changes.filter(pa.array(~is_upsert))
         index = ChangeIndex(upserts, self.reader.merger)
         for rows in self._read_before():
-            for images in _print_images(filter_keys(rows, deletes.column(RECORD_KEY))):
-                yield self._make_batch(DELETE, before=images)
+            for keys, images in self._images(filter_keys(rows, deletes.column(RECORD_KEY))):
+                yield self._make_batch(DELETE, keys, before=images)
             yield from self._infer_updates(
                 filter_keys(rows, upserts.column(RECORD_KEY)), index, upserts
             )
         columns = [name for name in changes.column_names if name not in CHANGE_COLUMNS]
-        for images in _print_images(index.insert_unmatched(columns).rows):
-            yield self._make_batch(INSERT, after=images)
+        for keys, images in self._images(index.insert_unmatched(columns).rows):
+            yield self._make_batch(INSERT, keys, after=images)
 
     def _infer_updates(
         self, older: pa.Table, index: ChangeIndex, upserts: pa.Table
@@ -115,27 +150,35 @@ class _SplitChanges:
             survives = pc.is_in(
                 older.column(RECORD_KEY), value_set=newer.column(RECORD_KEY).combine_chunks()
             )
-            for images in _print_images(older.filter(pc.invert(survives))):
-                yield self._make_batch(DELETE, before=images)
+            for keys, images in self._images(older.filter(pc.invert(survives))):
+                yield self._make_batch(DELETE, keys, before=images)
             older = older.filter(survives)
         fills = partial_update_for(upserts, self.reader.merger.partial_update) is not None
         compared = older.column_names if fills else [COMMIT_TIME, COMMIT_SEQNO]
         changed = _find_differences(older.select(compared), newer.select(compared))
-        printed = zip(
-            _print_images(older.filter(changed)), _print_images(newer.filter(changed)), strict=True
+        yield from self._updates(older, newer, changed)
+
+    def _updates(
+        self, older: pa.Table, newer: pa.Table, changed: pa.Array
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield updates from the rows of one table to those of another at the same positions."""
+        both = zip(
+            self._images(older.filter(changed)), self._images(newer.filter(changed)), strict=True
         )
-        for before, after in printed:
-            yield self._make_batch(UPDATE, before, after)
+        for (keys, before), (_, after) in both:
+            yield self._make_batch(UPDATE, keys, before, after)
 
     def _logged(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes that the writer logged in ``.cdc`` files."""
-        changes = read_logged_changes(self.reader.storage, self.split.logs, self.mode)
+        storage, logs = self.reader.storage, self.split.logs
+        changes = read_logged_changes(storage, logs, self.mode, keeps_types=self.form.keeps_types)
         if self.mode is LoggingMode.DATA_BEFORE_AFTER:
             for logged in _in_pieces(changes):
                 yield self._make_batch(
                     logged.column("op"),
-                    _logged_text(logged, "before"),
-                    _logged_text(logged, "after"),
+                    None,
+                    self._logged_images(logged, "before"),
+                    self._logged_images(logged, "after"),
                 )
         else:
             yield from self._complete_images(changes)
@@ -143,20 +186,16 @@ class _SplitChanges:
     def _complete_images(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the logged changes; images that were not logged are read from data files."""
         keys = changes.column("record_key")
-        older, newer = (self._read_rows(keys, s) for s in (self.split.before, self.split.after))
+        states = (self.split.before, self.split.after)
+        older, newer = (_read_rows(self.reader, keys, state) for state in states)
         for logged in _in_pieces(changes):
             op, keys = logged.column("op"), logged.column("record_key")
             after = self._find_images(keys, newer, pc.not_equal(op, DELETE))
             if self.mode is LoggingMode.DATA_BEFORE:
-                yield self._make_batch(op, _logged_text(logged, "before"), after)
+                before = self._logged_images(logged, "before")
             else:
-                yield self._make_batch(
-                    op, self._find_images(keys, older, pc.not_equal(op, INSERT)), after
-                )
-
-    def _read_rows(self, keys: pa.ChunkedArray, state: FileSlice | None) -> pa.Table:
-        rows = [] if state is None else [filter_keys(r, keys) for r in self.reader.read(state)]
-        return pa.concat_tables([self.reader.schema.empty_table(), *rows])
+                before = self._find_images(keys, older, pc.not_equal(op, INSERT))
+            yield self._make_batch(op, keys, before, after)
 
     def _find_images(self, keys: pa.Array, rows: pa.Table, is_there: pa.Array) -> pa.Array:
         """Return the image of the record with each key; null where ``is_there`` is false.
@@ -169,14 +208,22 @@ class _SplitChanges:
         if len(missing):
             path = self.split.logs[0].path
             raise CorruptData(path, None, "changes of records in its file group", str(missing[0]))
-        texts = JACKSON.text(_records(rows.take(positions)))
-        return pc.if_else(is_there, texts, None)
+        images = self.form.images_of_rows(rows.take(positions))
+        return pc.if_else(is_there, images, pa.scalar(None, images.type))
 
-    def _read_images(self, state: FileSlice | None) -> Iterator[pa.Array]:
-        """Yield the images of all rows of a state."""
+    def _logged_images(self, changes: pa.RecordBatch, column: str) -> pa.Array:
+        return self.form.images_of_log(changes.column(column), self.split.logs[0].path)
+
+    def _read_images(self, state: FileSlice | None) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Yield the keys and the images of all rows of a state."""
         if state is not None:
             for rows in self.reader.read(state):
-                yield from _print_images(rows)
+                yield from self._images(rows)
+
+    def _images(self, rows: pa.Table) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Yield the keys and the images of rows, in batches."""
+        for batch in _in_pieces(rows):
+            yield batch.column(RECORD_KEY), self.form.images_of_rows(batch)
 
     def _read_before(self) -> Iterator[pa.Table]:
         if self.split.before is not None:
@@ -185,19 +232,12 @@ class _SplitChanges:
     def _make_batch(
         self,
         op: pa.Array | str,
+        keys: pa.Array | None,
         before: pa.Array | None = None,
         after: pa.Array | None = None,
     ) -> pa.RecordBatch:
-        images = before if before is not None else after
-        assert images is not None, self.split
-        count = len(images)
-        columns = [
-            pa.repeat(pa.scalar(op), count) if isinstance(op, str) else op,
-            pa.repeat(pa.scalar(self.split.instant), count),
-            pa.nulls(count, pa.string()) if before is None else before,
-            pa.nulls(count, pa.string()) if after is None else after,
-        ]
-        return pa.record_batch(columns, schema=SCHEMA)
+        group, instant = self.split.group, self.split.instant
+        return self.form.batch(Changes(group, instant, op, keys, before, after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,24 +250,14 @@ class _OnlyInstant:
         return instant == self.instant
 
 
-def _print_images(rows: pa.Table) -> Iterator[pa.Array]:
-    """Yield the images of rows, in batches."""
-    for batch in _in_pieces(rows):
-        yield JACKSON.text(_records(batch))
+def _read_rows(reader: FileGroupReader, keys: pa.ChunkedArray, state: FileSlice | None) -> pa.Table:
+    """Return the rows of a state that have one of the keys; none if there is no state."""
+    rows = [] if state is None else [filter_keys(found, keys) for found in reader.read(state)]
+    return pa.concat_tables([reader.schema.empty_table(), *rows])
 
 
 def _in_pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     return iter(rows.combine_chunks().to_batches(_BATCH_ROWS))
-
-
-def _records(rows: pa.RecordBatch | pa.Table) -> pa.StructArray:
-    whole = rows.combine_chunks().to_batches() if isinstance(rows, pa.Table) else [rows]
-    return pa.concat_arrays([batch.to_struct_array() for batch in whole])
-
-
-def _logged_text(changes: pa.RecordBatch, column: str) -> pa.Array:
-    """Return records as Avro prints them; a missing record becomes the text ``null``."""
-    return pc.fill_null(AVRO.text(changes.column(column)), "null")
 
 
 def _find_differences(older: pa.Table, newer: pa.Table) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Reads the changes that a writer logged in ``.cdc`` files, as Avro stores them.
+"""Reads the changes that a writer logged in ``.cdc`` files.
 
 A ``.cdc`` file is a log file with CDC_DATA blocks. A record contains ``op`` and the fields of the
 logging mode (``HoodieCDCUtils`` of Apache Hudi 1.2.0)::
@@ -32,29 +32,34 @@ _COLUMNS = {
 }
 
 
-def read_logged_changes(storage: Storage, logs: Iterable[LogFile], mode: LoggingMode) -> pa.Table:
-    """Return the changes in stored order, without logical types.
-
-    For example, a decimal is returned as bytes, and a time as a number.
+def read_logged_changes(
+    storage: Storage, logs: Iterable[LogFile], mode: LoggingMode, *, keeps_types: bool = False
+) -> pa.Table:
+    """Return the changes in stored order.
 
     Args:
         storage: storage at the table's root.
         logs: ``.cdc`` files of one commit in one file group.
         mode: the table's logging mode.
+        keeps_types: whether values have their logical types. Otherwise they are returned as Avro
+            stores them: for example, a decimal as bytes, and a time as a number.
 
     Raises:
         SnapshotChanged: a file no longer exists.
         CorruptData: bytes violate the format, or do not fit the logging mode.
     """
-    tables = [rows for log in logs for rows in _read_file(storage, log, _COLUMNS[mode])]
-    return pa.concat_tables(tables) if tables else pa.table({name: [] for name in _COLUMNS[mode]})
+    names = _COLUMNS[mode]
+    tables = [rows for log in logs for rows in _read_file(storage, log, names, keeps_types)]
+    return pa.concat_tables(tables) if tables else pa.table({name: [] for name in names})
 
 
-def _read_file(storage: Storage, log: LogFile, columns: list[str]) -> Iterator[pa.Table]:
+def _read_file(
+    storage: Storage, log: LogFile, columns: list[str], keeps_types: bool
+) -> Iterator[pa.Table]:
     with open_data_file(storage, log.path) as stream:
         for block in read_blocks(stream, log.size_bytes, log.path):
             if block.type is BlockType.CDC_DATA:
-                rows = read_rows(_with_plain_types(block))
+                rows = read_rows(block if keeps_types else _with_plain_types(block))
                 if not set(columns) <= set(rows.column_names):
                     raise block.corrupt(
                         expected=f"columns {columns}", actual=str(rows.column_names)

@@ -13,7 +13,7 @@ compaction is pending.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -24,12 +24,15 @@ from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
 from lakemark.model.instant import Instant
+from lakemark.read.incremental import archived_until
 from lakemark.read.instant_range import InstantRange
+from lakemark.read.lost_changes import LostChanges
 from lakemark.read.pending_in_range import check_none_pending
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_lister import DataFile
 from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.retention import files_being_cleaned
 from lakemark.view.visible_instants import VisibleInstants
 
 #: Operations that change rows; others only rewrite them (``WriteOperationType.yieldChanges``).
@@ -70,7 +73,7 @@ class ChangeSplit:
         inference: how the changes are inferred.
         logs: the ``.cdc`` files, or the log.
         before: the state of the file group before the commit, if it is needed.
-        after: the base file that the commit wrote, if it is needed.
+        after: the base file that the commit wrote, or the state with its log, if it is needed.
         visible: decides which log blocks are visible in the state before the commit.
     """
 
@@ -81,6 +84,12 @@ class ChangeSplit:
     before: FileSlice | None = None
     after: FileSlice | None = None
     visible: VisibleInstants = field(default_factory=VisibleInstants)
+
+    @property
+    def visible_after(self) -> VisibleInstants:
+        """Decides which log blocks are visible in the state after the commit."""
+        is_limited = self.visible.until is not None
+        return replace(self.visible, until=self.instant) if is_limited else self.visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +126,7 @@ def plan(
         CorruptData: an instant or the archive is damaged.
         SnapshotChanged: the timeline changed in the meantime; load the view again.
     """
-    mode = _logging_mode(properties)
+    check_logs(properties)
     _check_active(view, store, instant_range)
     commits = [
         commit
@@ -125,15 +134,44 @@ def plan(
         if instant_range.contains(commit.requested_at)
     ]
     check_none_pending(view, commits, instant_range)
+    return plan_commits(view, store, properties, commits)
+
+
+def plan_commits(
+    view: FileSystemView,
+    store: TimelineStore,
+    properties: TableProperties,
+    commits: Iterable[Instant],
+) -> CdcPlan:
+    """Plan to read the changes of some commits, whatever other commits are pending.
+
+    Args:
+        view: the table's latest state.
+        store: reads the table's instants.
+        properties: properties of the table.
+        commits: completed commits on the active timeline.
+
+    Raises:
+        InvalidConfig: the table does not log changes.
+        LostChanges: files that a commit needs were removed; or the table did not yet log changes
+            when a commit was made.
+        CorruptData: a commit is damaged.
+    """
+    mode, cleaned = check_logs(properties), files_being_cleaned(view.timeline, store)
     splits = [
         split
         for commit in commits
-        for split in _CommitSplits(view, mode, commit, store.read_commit(commit)).all()
+        for split in _CommitSplits(view, mode, commit, store.read_commit(commit), cleaned).all()
     ]
     return CdcPlan(mode, tuple(sorted(splits, key=lambda split: (split.group, split.instant))))
 
 
-def _logging_mode(properties: TableProperties) -> LoggingMode:
+def check_logs(properties: TableProperties) -> LoggingMode:
+    """Check that a table logs its changes; return the logging mode.
+
+    Raises:
+        InvalidConfig: it does not, or its logging mode is unknown.
+    """
     values = properties.values
     if not properties.cdc_enabled:
         message = (
@@ -154,11 +192,18 @@ def _logging_mode(properties: TableProperties) -> LoggingMode:
 
 def _check_active(view: FileSystemView, store: TimelineStore, instant_range: InstantRange) -> None:
     """Check that no commit after the beginning of the range was archived."""
-    start = view.timeline.start
-    if not view.timeline.has_history or start is None or instant_range.begin >= start:
+    timeline = view.timeline
+    until = archived_until(timeline)
+    if not timeline.has_history or until is None or instant_range.begin >= until:
         return
-    archived = store.load_archived().instants(instant_range.begin, start)
-    commits = [i for i in archived if i.action in COMMITS and i.requested_at > instant_range.begin]
+    archived = store.load_archived().instants(instant_range.begin, until)
+    commits = [
+        one
+        for one in archived
+        if one.action in COMMITS
+        and one.requested_at > instant_range.begin
+        and timeline.find(one.requested_at) is None
+    ]
     if commits:
         message = (
             f"{commits[0]} was archived, so its changes can no longer be read; "
@@ -175,6 +220,7 @@ class _CommitSplits:
     mode: LoggingMode
     commit: Instant
     metadata: CommitMetadata
+    cleaned: frozenset[str]
 
     def all(self) -> Iterator[ChangeSplit]:
         if self.metadata.operation not in _CHANGING_OPERATIONS:
@@ -191,8 +237,8 @@ class _CommitSplits:
             return self._logged(stat, path)
         file = self._file(path)
         if isinstance(file, LogFile):
-            before = self._before_log(stat, file)
-            return self._split(file, Inference.LOG_FILE, (file,), before)
+            before, after = self._around_log(stat, file)
+            return self._split(file, Inference.LOG_FILE, (file,), before, after)
         if self.metadata.operation in _DELETES and not stat.num_writes and stat.num_deletes:
             before = self._previous_base(stat, file)
             return self._split(file, Inference.BASE_FILE_DELETE, before=before)
@@ -202,7 +248,7 @@ class _CommitSplits:
             f"{self.commit} changed rows in {path} without a .cdc file: the table did not log "
             f"changes yet; begin with {self.commit.requested_at}"
         )
-        raise InvalidConfig(message)
+        raise LostChanges(message)
 
     def _logged(self, stat: WriteStat, path: str) -> ChangeSplit:
         logs = [self._file(name) for name in sorted(stat.cdc_stats or ())]
@@ -218,7 +264,9 @@ class _CommitSplits:
     def _replaced(self, name: FileGroupId) -> ChangeSplit:
         group = self.view.groups.get(name)
         last = group.for_readers if group else None
-        if last is None:
+        # A clean deletes the files of a replaced file group in any order, so a part may be left.
+        files = () if group is None else group.files.values()
+        if last is None or any(file.path in self.cleaned for file in files):
             raise self._removed_error(join(name.partition_path, name.file_id))
         instant, visible = self.commit.requested_at, self.view.visible_instants
         return ChangeSplit(name, instant, Inference.REPLACE_COMMIT, before=last, visible=visible)
@@ -231,17 +279,23 @@ class _CommitSplits:
                 return _slice_of(known.base)
         raise self._removed_error(" of ".join((str(stat.prev_commit), file.path)))
 
-    def _before_log(self, stat: WriteStat, log: LogFile) -> FileSlice | None:
-        """Return the state of the file group before the commit; None for a new file group."""
+    def _around_log(self, stat: WriteStat, log: LogFile) -> tuple[FileSlice | None, ...]:
+        """Return the states of the file group without the log and with it.
+
+        The state without the log is None for a new file group.
+        """
         for known in (stat.base_file, *(stat.log_files or ())):
             if known:
                 self._file(join(log.partition_path, known))
-        group = self.view.groups[FileGroupId(log.partition_path, log.name.file_id)]
+        view = self.view
+        group = view.groups[FileGroupId(log.partition_path, log.name.file_id)]
         self._check_older_slice(group, log)
         older = [file for file in group.files.values() if self._is_older(file, log)]
         compaction = self._compaction(group.id, log)
-        view = self.view
-        return FileGroup.of(group.id, older, view.timeline, view.version, compaction).for_readers
+        return tuple(
+            FileGroup.of(group.id, files, view.timeline, view.version, compaction).for_readers
+            for files in (older, [*(file for file in older if file != log), log])
+        )
 
     def _check_older_slice(self, group: FileGroup, log: LogFile) -> None:
         """Check that the slice before a log's slice exists, if the log needs it.
@@ -306,8 +360,8 @@ class _CommitSplits:
             raise self._removed_error(path)
         return file
 
-    def _removed_error(self, what: str) -> InvalidConfig:
-        return InvalidConfig(
+    def _removed_error(self, what: str) -> LostChanges:
+        return LostChanges(
             f"{what} was removed, so the changes of {self.commit} can no longer be read; "
             f"begin with {self.commit.requested_at} or later"
         )

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 
 from lakemark.errors import CorruptData, DiskFull
 from lakemark.storage.storage import AlreadyExists, NotFound, Storage
-from lakemark.timeline.locks.lock_provider import Claim, LockRecord
+from lakemark.timeline.locks.lock_provider import LOCK_PATH, Claim, LockRecord
 from lakemark.timeline.locks.storage_lock import GenerationStorageLock
 
 APACHE_LOCK_PATH = ".hoodie/lock"
@@ -42,6 +42,9 @@ class FileSystemLock:
             dead writer; 0: never. Must equal ``hoodie.write.lock.filesystem.expire``.
         now_ms: returns this machine's time in epoch milliseconds.
     """
+
+    name = LOCK_PATH
+    longer_wait_s = 0.0
 
     def __init__(self, storage: Storage, expire_minutes: int, now_ms: Callable[[], int]) -> None:
         self._storage = storage
@@ -64,6 +67,9 @@ class FileSystemLock:
         if not is_ours:
             self._ours.replace_record(claim, claim.released_unused())
         return claim if is_ours else None
+
+    def cancel(self, owner: str, after_s: float = 0.0) -> None:
+        """See ``LockProvider.cancel``; waiting writers store nothing."""
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
         """See ``LockProvider.replace_record``; a release first deletes ``.hoodie/lock``."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import count
 from threading import Lock
 
-from lakemark.timeline.locks.lock_provider import Claim, LockRecord
+from lakemark.timeline.locks.lock_provider import LOCK_PATH, Claim, LockRecord
 
 _guard = Lock()
 _numbers = count()
@@ -26,6 +26,9 @@ class InProcessLock:
         url: the table's URL.
     """
 
+    name = LOCK_PATH
+    longer_wait_s = 0.0
+
     def __init__(self, url: str) -> None:
         self._url = url
 
@@ -37,6 +40,9 @@ class InProcessLock:
                 return None
             claim = self._write(ours)
             return replace(claim, taken_over=seen is not None and not seen.record.expired)
+
+    def cancel(self, owner: str, after_s: float = 0.0) -> None:
+        """See ``LockProvider.cancel``; waiting writers store nothing."""
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
         """See ``LockProvider.replace_record``."""

@@ -26,6 +26,9 @@ from lakemark.timeline.locks.lock_provider import LOCK_FOLDER, LOCK_PATH, Claim,
 class ConditionalStorageLock:
     """A ``LockProvider`` on a store with compare-and-swap."""
 
+    name = LOCK_PATH
+    longer_wait_s = 0.0
+
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
@@ -43,6 +46,9 @@ class ConditionalStorageLock:
             # An earlier call stored the record, but the store's answer to that call was lost.
             return replace(seen, taken_over=True)
         return None
+
+    def cancel(self, owner: str, after_s: float = 0.0) -> None:
+        """See ``LockProvider.cancel``; waiting writers store nothing."""
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
         """See ``LockProvider.replace_record``."""
@@ -73,6 +79,9 @@ class ConditionalStorageLock:
 class GenerationStorageLock:
     """A ``LockProvider`` of numbered files on a local disk."""
 
+    name = LOCK_PATH
+    longer_wait_s = 0.0
+
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
@@ -96,6 +105,9 @@ class GenerationStorageLock:
         except AlreadyExists:
             return None
         return self._uncontested(claim, is_free)
+
+    def cancel(self, owner: str, after_s: float = 0.0) -> None:
+        """See ``LockProvider.cancel``; waiting writers store nothing."""
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
         """See ``LockProvider.replace_record``.

@@ -36,7 +36,7 @@ from lakemark.errors import (
     Retriable,
     StorageUnavailable,
 )
-from lakemark.timeline.locks.lock_provider import LOCK_PATH, Claim, LockProvider, LockRecord
+from lakemark.timeline.locks.lock_provider import Claim, LockProvider, LockRecord
 
 #: The largest allowed difference between two writers' clocks (``StorageBasedLockProvider``).
 CLOCK_DRIFT_MS = 500
@@ -101,10 +101,16 @@ class Lease:
     def __init__(self, provider: LockProvider, claim: Claim, lease_s: float, clock: Clock) -> None:
         self._provider = provider
         self._claim: Claim | None = claim
+        self._end = _RELEASED  # how the lease ended, if there is no claim
         self._owner = claim.record.owner
         self._lease_s = lease_s
         self._clock = clock
         self._mutex = threading.RLock()
+
+    @property
+    def lock_name(self) -> str:
+        """The name of the lock, for messages."""
+        return self._provider.name
 
     def remaining_s(self) -> float:
         """Return the seconds until the lease expires by this machine's clock; 0 if not valid."""
@@ -121,14 +127,19 @@ class Lease:
 
         Raises:
             LeaseLost: the lease is not valid.
+            StorageUnavailable: the answers took so long that less than half of the duration
+                remains.
         """
         with self._mutex:
             claim = self._valid_claim()
-            if self.remaining_s() < self._lease_s / 2:
+            if self._is_long() and not self._provider.is_current(claim):  # model: check lease
+                raise self._taken()
+            if not self._is_long():  # perhaps because the answer took long
                 self.renew()
-            elif not self._provider.is_current(claim):  # model: check lease
-                raise self._lost(_TAKEN)
-            self._valid_claim()  # the lease may have expired while the record was read
+            if not self._is_long():
+                left = f"only {self.remaining_s():.0f} s of the lease remain after its renewal"
+                message = f"lock {self.lock_name}: {left}, because its store answers slowly"
+                raise StorageUnavailable(message)
 
     def check_time(self) -> None:
         """Check by the clock alone that the lease has not expired.
@@ -161,7 +172,9 @@ class Lease:
                 except LeaseLost as loss:
                     raise loss from error
                 except StorageUnavailable:
-                    _log.warning("the lease of lock %s cannot be checked after an error", LOCK_PATH)
+                    _log.warning(
+                        "the lease of lock %s cannot be checked after an error", self.lock_name
+                    )
             raise
 
     def renew(self) -> None:
@@ -175,7 +188,7 @@ class Lease:
             record = replace(claim.record, valid_until_ms=_end_ms(self._clock, self._lease_s))
             self._claim = self._provider.replace_record(claim, record)  # model: renew
             if self._claim is None:
-                raise self._lost(_TAKEN)
+                raise self._taken()
 
     def release(self) -> None:
         """Release the lock, unless another writer has acquired it or it was already released."""
@@ -185,20 +198,34 @@ class Lease:
                 return
             try:
                 self._provider.replace_record(claim, replace(claim.record, expired=True))
-            except StorageUnavailable as error:
-                _log.warning(
-                    "lock %s was not released and expires with its lease: %s", LOCK_PATH, error
-                )
+            except HudiError as error:  # the work is done, and must not count as failed
+                name = self.lock_name
+                _log.warning("lock %s was not released and expires with its lease: %s", name, error)
+                self._provider.cancel(self._owner)
+
+    def expire(self) -> None:
+        """Use the lease no more, but exclude others until its end; the next holder takes over."""
+        with self._mutex:
+            remaining_s, self._claim = self.remaining_s(), None
+            self._provider.cancel(self._owner, remaining_s)
+
+    def _is_long(self) -> bool:
+        return self.remaining_s() >= self._lease_s / 2
 
     def _valid_claim(self) -> Claim:
         if self._claim is None:
-            raise self._lost(_RELEASED)
+            raise self._lost(self._end)
         if self.remaining_s() == 0:
             raise self._lost(_EXPIRED)
         return self._claim
 
+    def _taken(self) -> LeaseLost:
+        """End the lease, because the lock belongs to another writer, whatever the clocks say."""
+        self._claim, self._end = None, _TAKEN
+        return self._lost(_TAKEN)
+
     def _lost(self, reason: str) -> LeaseLost:
-        return LeaseLost(LOCK_PATH, self._owner, reason)
+        return LeaseLost(self.lock_name, self._owner, reason)
 
 
 class TableLock:
@@ -220,7 +247,8 @@ class TableLock:
         """Wait until the lock is free, and acquire it.
 
         Raises:
-            LockTimeout: another owner held the lock for ``wait_s``.
+            LockTimeout: another owner held the lock for ``wait_s``, or longer if the provider must
+                wait longer to see whether that owner is alive.
             StorageUnavailable: the store did not answer for ``wait_s``.
             DiskFull: there is no space for the lock file. This is raised at once.
             CorruptData: the lock file is not a lock record.
@@ -228,9 +256,13 @@ class TableLock:
         owner = str(uuid4())
         started_ms = self._clock.now_ms()
         pause_s = _FIRST_PAUSE_S
-        while (lease := self._try_acquire(owner, started_ms, wait_s)) is None:
-            self._clock.sleep(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        try:
+            while (lease := self._try_acquire(owner, started_ms, wait_s)) is None:
+                self._clock.sleep(pause_s * random.uniform(0.5, 1.0))
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        except BaseException:
+            self._provider.cancel(owner)
+            raise
         return lease
 
     @contextmanager
@@ -257,13 +289,21 @@ class TableLock:
                 yield lease
         except BaseException:
             ended.set()
-            with suppress(HudiError):
-                self._withdraw_prepared(lease)  # model: withdraw on failure
-                lease.release()  # model: release on failure
+            self._end_after_failure(lease)
             raise
         ended.set()
         # model: release
         lease.release()  # the lease is not renewed any more
+
+    def _end_after_failure(self, lease: Lease) -> None:
+        """Delete the prepared content and release the lock; without the former, only wait."""
+        try:
+            self._withdraw_prepared(lease)  # model: withdraw on failure
+        except HudiError as error:
+            _log.warning("lock %s is not released: %s", lease.lock_name, error)
+            lease.expire()
+        else:
+            lease.release()  # model: release on failure
 
     def _try_acquire(self, owner: str, started_ms: int, wait_s: float) -> Lease | None:
         """Try once to acquire the lock; return None if the lock is held.
@@ -279,16 +319,17 @@ class TableLock:
             if claim is not None:
                 return self._lease_of(claim)
         except LeaseLost as error:
-            _log.warning("lock %s was not taken over: %s", LOCK_PATH, error)
+            _log.warning("lock %s was not taken over: %s", self._provider.name, error)
         except DiskFull:
             raise
         except StorageUnavailable as error:
             failure = error
-            _log.warning("lock %s was not acquired, and is tried again: %s", LOCK_PATH, error)
+            name = self._provider.name
+            _log.warning("lock %s was not acquired, and is tried again: %s", name, error)
         waited_s = (self._clock.now_ms() - started_ms) / 1000
-        if waited_s < wait_s:
+        if waited_s < wait_s + self._provider.longer_wait_s:
             return None
-        raise failure or LockTimeout(LOCK_PATH, self._provider.holder(), waited_s)
+        raise failure or LockTimeout(self._provider.name, self._provider.holder(), waited_s)
 
     def _lease_of(self, claim: Claim) -> Lease:
         """Return the lease of a claim. After a takeover, first delete all prepared content."""
@@ -314,7 +355,7 @@ def _keep(lease: Lease, every_s: float, ended: threading.Event) -> None:
         except LeaseLost:
             return
         except (HudiError, OSError) as error:
-            _log.warning("lock %s was not renewed: %s", LOCK_PATH, error)
+            _log.warning("lock %s was not renewed: %s", lease.lock_name, error)
 
 
 def _end_ms(clock: Clock, lease_s: float) -> int:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.protocol.model.state import WRITES, Action, File, Instant, Phase, Request, State
+from tests.protocol.model.state import (
+    SHARED,
+    WRITES,
+    Action,
+    File,
+    Instant,
+    Phase,
+    Request,
+    State,
+)
 from tests.protocol.model.step import Step
 from tests.protocol.model.table import Table, latest
 
@@ -80,7 +89,15 @@ def write_files(step: Step) -> Iterator[State]:
 
 def check_commit(step: Step) -> Iterator[State]:
     """Under the lock, check the current timeline: the instant is ours, and nothing conflicts."""
-    yield step.next() if _may_be_published(step) else step.fail()
+    found = _find_own(step)
+    if found is None:
+        yield step.fail()
+    elif not _conflicts(step, found):
+        yield step.next()
+    elif step.rules.is_non_blocking and found.action is Action.COMMIT:
+        yield step.go("conflict of a non-blocking writer")
+    else:
+        yield step.fail()
 
 
 def prepare(step: Step) -> Iterator[State]:
@@ -154,36 +171,51 @@ def _draft(step: Step, table: Table) -> File:
     groups = {g: one for g, one in latest(table).items() if g[0] == process.bucket}
     rows = frozenset({process.batch})
     if not groups:
-        return File((process.bucket, 0), 0, 0, True, rows)
+        return _new_group(step, rows)
     group = min(groups)
     if step.rules.is_copy_on_write:
         return File(group, 0, 0, True, rows | groups[group].rows)
     return File(group, 0, 0, False, rows)
 
 
-def _may_be_published(step: Step) -> bool:
+def _new_group(step: Step, rows: frozenset[int]) -> File:
+    """Return the first file of a bucket; 0 stands for the instant of the commit."""
+    fixes, bucket = step.rules.fixes, step.process.bucket
+    if not step.rules.is_non_blocking:
+        return File((bucket, 0), 0, 0, True, rows)
+    creator = SHARED if fixes.shared_file_groups else 0
+    return File((bucket, creator), 0, 0, not fixes.first_file_is_log, rows)
+
+
+def _find_own(step: Step) -> Instant | None:
+    """Return the inflight instant of the process; None if the process may not publish it."""
     state, process = step.state, step.process
     found = state.find(process.instant)
     if process.instant != process.beat or found is None:
-        return False
+        return None
     if found.phase is not Phase.INFLIGHT or found.attempt != process.attempt:
-        return False
+        return None
     if any(i.target == process.instant for i in state.pending(Action.ROLLBACK)):
-        return False
+        return None
     if state.pending(Action.RESTORE) or process.batch in step.table.batches():
-        return False
+        return None
     if not all(step.table.completed_at(name) for name in process.base):
-        return False
-    return not _conflicts(step, found)
+        return None
+    return found
 
 
 def _conflicts(step: Step, ours: Instant) -> bool:
-    """Whether a write that completed after our base was loaded touched our bucket."""
+    """Whether a write that completed after our base was loaded touched our bucket.
+
+    A commit to the same file group is no conflict for the commit of a non-blocking writer.
+    """
     wrote = step.process.wrote
     assert wrote is not None
+    is_shared = step.rules.is_non_blocking and ours.action is Action.COMMIT
     for theirs in step.state.completed(*WRITES):
         is_new = theirs.name not in step.process.base
-        same_bucket = any(f.group[0] == wrote.group[0] for f in theirs.wrote)
+        groups = {f.group for f in theirs.wrote} - ({wrote.group} if is_shared else set())
+        same_bucket = any(bucket == wrote.group[0] for bucket, _ in groups)
         is_other_action = theirs.action is not ours.action and not step.rules.is_copy_on_write
         if is_new and same_bucket and not is_other_action:
             return True

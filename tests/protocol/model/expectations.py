@@ -21,6 +21,8 @@ BROKEN: tuple[tuple[Scenario, tuple[str, ...]], ...] = (
         ("check_lease_after_prepare", "check_lease_before_publish"),
     ),
     (scenarios.DEAD_WRITER, ("withdraw_on_take_over", "rollback_withdraws_first")),
+    (scenarios.SHARED_BUCKET, ("shared_file_groups",)),
+    (scenarios.SHARED_BUCKET, ("first_file_is_log",)),
 )
 
 #: The scenarios in which nothing breaks while all rules apply.
@@ -37,4 +39,7 @@ SAFE: tuple[Scenario, ...] = (
     scenarios.THREE,
     scenarios.ARCHIVED_CONFLICT,
     scenarios.TWO_ARCHIVERS,
+    scenarios.SHARED_BUCKET,
+    scenarios.SHARED_WITH_DEAD,
+    scenarios.SHARED_COMPACTION,
 )

@@ -25,6 +25,8 @@ class Fixes:
         conditional_manifest: a manifest of the history is created, never replaced.
         attempt_identity: an attempt at a planned service writes its identity into the inflight
             instant, the names of its files and its prepared content.
+        shared_file_groups: non-blocking writers choose the same file group for a bucket.
+        first_file_is_log: a non-blocking writer begins a file group with a log.
     """
 
     withdraw_on_take_over: bool = True
@@ -37,6 +39,8 @@ class Fixes:
     check_lease_before_withdrawal: bool = True
     conditional_manifest: bool = True
     attempt_identity: bool = True
+    shared_file_groups: bool = True
+    first_file_is_log: bool = True
 
     def without(self, *names: str) -> Fixes:
         """Return the rules without the named ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tests.protocol.model.programs import successors
+from tests.protocol.model.programs import FINAL, successors
 from tests.protocol.model.state import WRITES, Action, Budget, Lock, Process, State
 from tests.protocol.model.step import Rules, Step
 from tests.protocol.model.table import Table, latest, rows_of, table_of
@@ -26,7 +26,7 @@ def violations(before: State, after: State) -> Iterator[str]:
             if instant.completed_at < before.cursor:
                 yield f"instant {instant.name} completed behind the cursor of a reader"
     for number, process in enumerate(after.processes):
-        if process.program in ("fenced without a reason", "cannot read its files"):
+        if process.program in FINAL and process.program != "done":
             yield f"process {number}: {process.program}"
 
 

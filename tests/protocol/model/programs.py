@@ -135,7 +135,12 @@ def _publish(fixes: Fixes) -> tuple[str, ...]:
 
 
 #: Programs in which a process ends.
-FINAL = ("done", "fenced without a reason", "cannot read its files")
+FINAL = (
+    "done",
+    "fenced without a reason",
+    "cannot read its files",
+    "conflict of a non-blocking writer",
+)
 
 
 def successors(step: Step, known: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, State]]:

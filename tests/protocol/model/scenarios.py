@@ -7,6 +7,7 @@ from tests.protocol.model.state import Budget, Process
 from tests.protocol.model.step import Rules
 
 COPY_ON_WRITE = Rules(is_copy_on_write=True)
+NON_BLOCKING = Rules(is_non_blocking=True)
 
 
 def commit(batch: int, bucket: int = 0, chances: int = 0, *queue: str) -> Process:
@@ -80,6 +81,28 @@ ARCHIVED_CONFLICT = Scenario(
     Rules(is_copy_on_write=True, kept=0),
 )
 
+#: Two non-blocking writers of one bucket, which has no file group yet.
+SHARED_BUCKET = Scenario(
+    "two non-blocking writers", (commit(1), commit(2)), Budget(1, 0, 1), NON_BLOCKING, earlier=0
+)
+
+#: Two non-blocking writers of one bucket, one of which another process may roll back.
+SHARED_WITH_DEAD = Scenario(
+    "two non-blocking writers, one of them silent",
+    (commit(1), commit(2), service("recover")),
+    Budget(silences=1),
+    NON_BLOCKING,
+    earlier=0,
+)
+
+#: Two non-blocking writers and a concurrent compaction of logs without a base file.
+SHARED_COMPACTION = Scenario(
+    "two non-blocking writers and a compaction",
+    (commit(1), commit(2), service("compact")),
+    Budget(),
+    NON_BLOCKING,
+)
+
 #: Two archivers, one of which loses the lock.
 TWO_ARCHIVERS = Scenario(
     "two archivers", (service("archive"), commit(1, 0, 0, "archive")), Budget(halves=1), earlier=3
@@ -107,6 +130,19 @@ BEYOND = (
         ),
         Budget(halves=4, silences=2, losses=2),
         COPY_ON_WRITE,
+    ),
+    Scenario(
+        "five processes, non-blocking",
+        (
+            commit(1, 0, 2),
+            commit(2, 0, 2),
+            commit(3, 0, 2),
+            service("compact", "archive", "recover", "compact"),
+            service("recover", "undo attempt", "execute", "archive"),
+        ),
+        Budget(halves=4, silences=2, losses=2),
+        NON_BLOCKING,
+        earlier=0,
     ),
 )
 

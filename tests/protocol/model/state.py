@@ -28,8 +28,11 @@ class Phase(IntEnum):
 #: Actions that write data files.
 WRITES = (Action.COMMIT, Action.COMPACTION)
 
-#: A bucket, and the instant that created the file group.
+#: A bucket, and the instant that created the file group, or ``SHARED``.
 Group: TypeAlias = tuple[int, int]
+
+#: Stands for any creator of a file group that several writers may create.
+SHARED = -1
 
 #: The owner of a lock that no process holds.
 FREE = -1

@@ -19,6 +19,7 @@ class Rules:
     Attributes:
         fixes: the rules that the processes follow.
         is_copy_on_write: the type of the table.
+        is_non_blocking: whether commits may write to the same file groups at the same time.
         lease_halves: 1, or 2 if a process renews its lease when half of it remains.
         attempts: how often a publication without an answer is tried.
         kept: how many commits an archival keeps on the active timeline.
@@ -26,6 +27,7 @@ class Rules:
 
     fixes: Fixes = ALL
     is_copy_on_write: bool = False
+    is_non_blocking: bool = False
     lease_halves: int = 1
     attempts: int = 2
     kept: int = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -95,6 +96,8 @@ class Table:
             completed_at = self.completed_at(log.instant)
             start = max((s for s in starts if s <= completed_at), default=log.instant)
             logs.setdefault(start, []).append(log)
+            if start not in starts:
+                insort(starts, start)
         return [Slice(start, bases.get(start), tuple(logs[start])) for start in sorted(logs)]
 
 

@@ -14,6 +14,7 @@ def test_codecs_and_libraries_give_the_same_results(capsys: pytest.CaptureFixtur
         "| codec.avro_rows",
         "| codec.avro_container",
         "| transforms.decode.json",
+        "| transforms.decode.protobuf",
         "| codec.java_hash",
         "| codec.murmur2",
         "| codec.hfile",

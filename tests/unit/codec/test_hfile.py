@@ -82,6 +82,31 @@ def test_a_lookup_of_prefixes_finds_the_keys_that_begin_with_one(
     assert found == [entry for entry in entries if entry[0].startswith(tuple(prefixes))]
 
 
+#: Java sorts the last character before the two that precede it here, and UTF-8 after them.
+TEXTS = st.text("aé\ue000\uffee\U0001f600", min_size=1, max_size=3).map(str.encode)
+
+
+@settings(deadline=None)
+@given(st.sets(TEXTS, min_size=1), st.sets(TEXTS), st.booleans(), st.data())
+def test_keys_are_found_in_the_order_of_java_and_in_that_of_bytes(
+    keys: set[bytes], others: set[bytes], is_java: bool, data: st.DataObject
+) -> None:
+    ordered = sorted(keys, key=utf16_units) if is_java else sorted(keys)
+    entries = [(key, b"v" + key) for key in ordered]
+    block_bytes, levels = data.draw(st.sampled_from([1, 90, 1 << 16])), data.draw(st.integers(1, 3))
+    reader = reader_of(HFileBuilder(block_bytes=block_bytes, levels=levels).build(entries))
+    assert pairs(reader.lookup(pa.array([*keys, *others], pa.binary()))) == entries
+    for key in (*keys, *others):
+        found = pairs(reader.lookup(pa.array([key], pa.binary())))
+        assert found == [entry for entry in entries if entry[0] == key]
+        found = pairs(reader.lookup_prefixes([key]))
+        assert found == [entry for entry in entries if entry[0].startswith(key)]
+
+
+def utf16_units(text: bytes) -> bytes:
+    return text.decode().encode("utf-16-be")
+
+
 class CountingFile(io.BytesIO):
     """A file that counts the bytes read from it."""
 

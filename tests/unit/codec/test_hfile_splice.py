@@ -20,7 +20,8 @@ from tests.depth import examples
 from tests.unit.codec.test_hfile_writer import entries_of, reader_of
 
 _BLOCK_BYTES = 200
-KEYS = st.binary(min_size=1, max_size=4)
+#: Keys that sort alike in Java.
+KEYS = st.lists(st.integers(0, 0xED), min_size=1, max_size=4).map(bytes)
 
 
 def entries(records: Mapping[bytes, bytes]) -> Entries:
@@ -87,6 +88,21 @@ def test_spliced_file_has_the_entries_of_a_file_that_is_written_again(
         assert [value for block in blocks for value in block.values.to_pylist()] == (
             [expected[key]] if key in expected else []
         )
+
+
+@pytest.mark.parametrize("first", ["\ue000", "\uffee", "\U0001f600"])
+def test_file_that_java_may_have_sorted_otherwise_is_not_spliced(first: str) -> None:
+    """Java sorts U+1F600 before U+FFEE, so the block of a key is not certain."""
+    base = {b"a%d" % number: bytes(50) for number in range(8)} | {first.encode(): bytes(50)}
+    assert splice(hfile(base), {b"a5": b"new"}, []) is None
+
+
+def test_key_that_java_sorts_otherwise_is_added_between_other_keys() -> None:
+    base = {b"%d" % number: bytes(150) for number in range(9)}
+    added = {f"3{end}".encode(): b"new" for end in ("\uffee", "\U0001f600")}
+    found = splice(hfile(base), added, [])
+    assert found is not None
+    assert entries_of(found[0]) == entries(base | added)
 
 
 def test_only_blocks_with_changes_are_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:

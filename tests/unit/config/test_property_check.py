@@ -37,7 +37,6 @@ REFUSED = [
     ("hoodie.table.log.file.format", "PARQUET", READ),
     ("hoodie.table.multiple.base.file.formats.enable", "true", MAINTAIN),
     ("hoodie.datasource.write.drop.partition.columns", "true", READ),
-    ("hoodie.datasource.write.slash.separated.date.partitioning", "true", WRITE),
     (
         "hoodie.table.partition_extractor_class",
         "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor",
@@ -118,6 +117,7 @@ def store(golden: GoldenTable, properties: TableProperties) -> None:
         ("hoodie.table.create.schema", '{"type":"record","name":"t","fields":[]}'),
         ("hoodie.table.initial.version", "6"),
         ("hoodie.bootstrap.index.enable", "true"),
+        ("hoodie.datasource.write.slash.separated.date.partitioning", "true"),
         ("hoodie.keygen.timebased.timezone", "UTC"),
         ("hoodie.deltastreamer.keygen.timebased.timezone", "UTC"),
         ("team.owner", "lake@example.org"),
@@ -128,6 +128,35 @@ def test_harmless_property_allows_everything(
 ) -> None:
     for golden in (merge_on_read, copy_on_write):
         check_allows(changed(golden, **{key: value}), WRITE, "lake/t")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {keys.HIVE_STYLE_PARTITIONING: "true"},
+        {keys.PARTITION_FIELDS: "region,v", keys.KEY_GENERATOR_TYPE: "COMPLEX"},
+        {keys.PARTITION_FIELDS: "region:SIMPLE", keys.KEY_GENERATOR_TYPE: "CUSTOM"},
+    ],
+    ids=str,
+)
+def test_dates_that_apache_hudi_separates_in_two_ways_are_refused(
+    merge_on_read: GoldenTable, values: dict[str, str]
+) -> None:
+    properties = changed(merge_on_read, **{**values, keys.SLASH_SEPARATED_DATES: "true"})
+    check_allows(properties, MAINTAIN, "lake/t")
+    with pytest.raises(Unsupported, match=r"slash.separated.date.partitioning is 'true', but"):
+        check_allows(properties, WRITE, "lake/t")
+
+
+def test_extractor_of_slash_separated_dates_asks_for_the_property(
+    merge_on_read: GoldenTable,
+) -> None:
+    class_name = "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor"
+    properties = changed(merge_on_read, **{keys.PARTITION_EXTRACTOR_CLASS: class_name})
+    with pytest.raises(Unsupported, match=rf"store {keys.SLASH_SEPARATED_DATES}=true in "):
+        check_allows(properties, WRITE, "lake/t")
+    stored = TableProperties({**properties.values, keys.SLASH_SEPARATED_DATES: "true"})
+    check_allows(stored, WRITE, "lake/t")
 
 
 #: A table of Apache Hudi whose folders are formatted times.
@@ -215,10 +244,13 @@ def test_dropped_partition_columns_are_only_read_and_only_from_folders_of_one_va
         ("8", "files,record_index,secondary_index_v", True),
         ("6", "files,record_index,secondary_index_v", False),
         ("9", "files,secondary_index_v", False),
-        ("9", "files,record_index,expr_index_v", False),
+        ("9", "files,expr_index_v", True),
+        ("8", "files,expr_index_v", True),
+        ("6", "files,record_index,expr_index_v", False),
+        ("9", "files,vector_index_v", False),
     ],
 )
-def test_secondary_indexes_need_a_record_index(
+def test_indexes_of_values_depend_on_the_version_and_the_record_index(
     merge_on_read: GoldenTable, version: str, partitions: str, is_updated: bool
 ) -> None:
     values = {keys.TABLE_VERSION: version, keys.METADATA_PARTITIONS: partitions}

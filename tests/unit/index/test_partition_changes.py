@@ -123,7 +123,7 @@ def test_partition_changes_are_those_of_a_model(
             keep = live[row.id].add if row.kind is ChangeKind.UPSERT else live[row.id].discard
             keep(row.region)
         if compacts:
-            to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+            to.compact_if_due(CompactionPolicy(after_commits=1), LocalRunner(1))
 
 
 def _expected(live: dict[str, set[str]], rows: list[Row]) -> set[tuple[str, str]]:
@@ -188,7 +188,7 @@ def test_row_that_appears_after_a_pending_compaction_holds_its_key() -> None:
     to = _table()
     commit(to, [Row("a", 1, region="x")])
     commit(to, [Row("a", 5, region="x", kind=ChangeKind.DELETE)])
-    assert to.compactions_to_do(CompactionPolicy(every_delta_commits=1))
+    assert to.compactions_to_do(CompactionPolicy(after_commits=1))
     commit(to, [Row("a", 4, region="x")])
     to.table.refresh()
     assert not to.table.scan(columns=["id"]).to_reader().read_all().num_rows

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakemark.config.key_generators import KeyGeneratorType
 from lakemark.errors import InvalidConfig
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from lakemark.keygen.partition_path import DEFAULT_PARTITION, escape
+from lakemark.keygen.partition_path import DEFAULT_PARTITION, escape, partition_paths
 from lakemark.storage.storage import check_path
 
 _SIMPLE = KeyGenerator(KeyGeneratorConfig(("id",), ("region",)))
@@ -28,17 +28,24 @@ def paths_of(
     *,
     hive_style: bool = False,
     url_encode: bool = False,
-    slashes_nest: bool = False,
+    slash_separated_dates: bool = False,
 ) -> list[str | None]:
     config = KeyGeneratorConfig(
         ("id",),
         ("region",),
         hive_style=hive_style,
         url_encode=url_encode,
-        slashes_nest=slashes_nest,
+        slash_separated_dates=slash_separated_dates,
     )
     rows = pa.table({"region": pa.array(values, pa.string())})
     paths: list[str | None] = KeyGenerator(config).partition_paths(rows).to_pylist()
+    return paths
+
+
+def nested_paths_of(values: list[str]) -> list[str | None]:
+    paths: list[str | None] = partition_paths(
+        ["region"], [pa.array(values)], hive_style=False, url_encode=False, nested_fields=["region"]
+    ).to_pylist()
     return paths
 
 
@@ -187,16 +194,14 @@ def test_value_outside_of_its_folder_is_rejected() -> None:
         "__all_partitions__",
     ]
     assert paths_of([*bad]) == [None] * len(bad)
-    nested = paths_of(
-        ["2026/01/31", "a/../b", "a//b", "/a", ".hoodie/x", "a/.hoodie"], slashes_nest=True
-    )
+    nested = nested_paths_of(["2026/01/31", "a/../b", "a//b", "/a", ".hoodie/x", "a/.hoodie"])
     assert nested == ["2026/01/31", None, None, None, None, None]
 
 
 def test_value_that_apache_hudi_can_list_is_accepted() -> None:
     good = ["order#42", "#7", "x.crc", ".x", "_x", "k=v", "a b", "%41", "crc"]
     assert paths_of([*good]) == good
-    later = paths_of(["d/10:00", "10:00/d", "d/__all_partitions__", "d/=x"], slashes_nest=True)
+    later = nested_paths_of(["d/10:00", "10:00/d", "d/__all_partitions__", "d/=x"])
     assert later == ["d/10:00", None, "d/__all_partitions__", None]
     bad = ["10:00", "=x", "x=", ".x.crc", "__all_partitions__"]
     hive = paths_of([*bad], hive_style=True)
@@ -214,6 +219,26 @@ def test_url_encoding_makes_most_values_valid() -> None:
         "ü",
     ]
     assert paths_of([".."], url_encode=True) == [None]
+
+
+def test_slash_separated_dates_have_three_folders() -> None:
+    values = ["2026-01-31", None, "", "2026-01", "2026/01/31", "2026-01-31-05", "..-..-..", "x"]
+    default = DEFAULT_PARTITION
+    for url_encode in (False, True):
+        paths = paths_of([*values], slash_separated_dates=True, url_encode=url_encode)
+        assert paths == ["2026/01/31", default, default, None, None, None, None, None]
+
+
+def test_slash_separated_dates_need_one_partition_field_without_its_name() -> None:
+    for fields, kind, hive_style in (
+        (("a", "b"), None, False),
+        (("a",), KeyGeneratorType.CUSTOM, False),
+        (("a",), None, True),
+    ):
+        with pytest.raises(InvalidConfig, match="slash-separated dates need"):
+            KeyGeneratorConfig(
+                ("id",), fields, kind, hive_style=hive_style, slash_separated_dates=True
+            )
 
 
 def test_several_fields_give_nested_folders() -> None:
@@ -236,14 +261,11 @@ def test_path_of_unpartitioned_table_is_the_root() -> None:
     values=st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)),
     hive_style=st.booleans(),
     url_encode=st.booleans(),
-    slashes_nest=st.booleans(),
 )
 def test_every_path_is_accepted_by_storage(
-    values: list[str | None], hive_style: bool, url_encode: bool, slashes_nest: bool
+    values: list[str | None], hive_style: bool, url_encode: bool
 ) -> None:
-    paths = paths_of(
-        values, hive_style=hive_style, url_encode=url_encode, slashes_nest=slashes_nest
-    )
+    paths = paths_of(values, hive_style=hive_style, url_encode=url_encode)
     prefix = "region=" if hive_style else ""
     for value, path in zip(values, paths, strict=True):
         if path is not None:

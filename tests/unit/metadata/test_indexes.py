@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lakemark.codec.bloom import BloomFilterBuilder
 from lakemark.errors import CorruptData, InvalidConfig
-from lakemark.metadata.expression_index import ExpressionIndex
+from lakemark.metadata.expressions.expression_index import ExpressionIndex
 from lakemark.metadata.index_definition import IndexDefinition, parse_definitions
 from lakemark.metadata.index_keys import (
     bloom_filter_key,
@@ -138,10 +138,11 @@ def test_an_index_by_partition_is_asked_partition_by_partition() -> None:
     index = RecordIndex(table.open(definition))
     assert index.is_partitioned
     for path, file_id in ids.items():
-        found = index.lookup(pa.array(["k1", "k7"]), path).to_pylist()
+        found = index.lookup(pa.array(["k1", "k7"]), [path]).to_pylist()
         assert [(row["partition_path"], row["file_id"]) for row in found] == [(path, file_id)] * 2
     assert index.lookup(pa.array(["k1"])).num_rows == 2
-    assert index.lookup(pa.array(["k1"]), "none").num_rows == 0
+    assert index.lookup(pa.array(["k1"]), ["p", "none"]).num_rows == 1
+    assert index.lookup(pa.array(["k1"]), ["none"]).num_rows == 0
 
 
 @pytest.mark.parametrize("fields", [{"instantTime": 2**62}, {"partitionName": None}])

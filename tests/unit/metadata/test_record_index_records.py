@@ -54,7 +54,12 @@ from tests.unit.metadata.metadata_tables import ApachesTable
 from tests.unit.metadata.written_tables import written_table
 
 NAME = PartitionKind.RECORD_INDEX.stored_name
-OF_EACH_VERSION = ["v6_mor_recordindex", "v8_mor_recordindex", "v9_mor_recordindex"]
+OF_EACH_VERSION = [
+    "v6_mor_recordindex",
+    "v8_mor_recordindex",
+    "v9_mor_recordindex",
+    "v9_mor_partitioned_record_index",
+]
 NO_KEYS = pa.array([], pa.string())
 
 #: Two records fill a file, so that partitions have several file groups.
@@ -116,7 +121,13 @@ def test_the_records_are_apaches(name: str, shared_tables: SharedTables) -> None
         RecordChanges.of(part.keys.to_pylist(), part.values)
         for part in map(table.metadata.rows.newest_entries, table.metadata.slices(NAME))
     )
-    assert ours.written == stored.written
+    assert ours.written.keys == stored.written.keys
+    # A compaction of Apache Hudi stores the name of the file in the last of the five meta fields.
+    values = (one.written.values.to_pylist() for one in (ours, stored))
+    for our, theirs in zip(*values, strict=True):
+        assert our == theirs or (theirs[4] and theirs.endswith(our[5:]))
+    for _, _, are_found in RecordIndex(table.metadata).scan_shards():
+        assert pc.all(are_found).as_py(), "each key is in the file group in which we search it"
 
 
 @pytest.mark.parametrize(
@@ -282,22 +293,6 @@ def test_a_table_with_a_bucket_index_is_refused() -> None:
     with pytest.raises(Unsupported, match="a record index and a bucket index"):
         commit(writer(storage), [Row("a", 1)])
     assert not writer(storage).table.timeline.instants
-
-
-def test_a_partitioned_record_index_is_refused() -> None:
-    to = new_table()
-    commit(to, [Row("a", 1)])
-    stored = json.loads(to.table.storage.read(DEFINITIONS_PATH))
-    stored["indexDefinitions"][NAME]["indexOptions"]["isPartitioned"] = "true"
-    to.table.storage.put(DEFINITIONS_PATH, json.dumps(stored).encode())
-    for act in (
-        lambda one: commit(one, [Row("b", 1)]),
-        lambda one: one.recover(),
-        lambda one: rebuild_metadata_table(one.table),
-    ):
-        with pytest.raises(Unsupported, match="a record index for each partition"):
-            act(lookup_writer(to.table.storage))
-    assert contents(to.table.storage) == {"a": (1, 0)}
 
 
 def test_an_index_that_appears_during_a_commit_stops_it() -> None:

@@ -37,7 +37,7 @@ def entries_of(keys: list[bytes], source: int) -> Entries:
 def test_each_shard_has_its_records_in_order(
     sources: list[list[bytes]], dropped: set[int], number: int, run_bytes: int
 ) -> None:
-    def place(keys: pa.BinaryArray) -> npt.NDArray[np.int64]:
+    def place(keys: pa.BinaryArray, _: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         return shards_of(keys, number)
 
     with SpilledEntries(run_bytes) as spilled:
@@ -51,12 +51,13 @@ def test_each_shard_has_its_records_in_order(
             if source not in dropped
             for key in keys
         ]
-        assert spilled.count == len(kept)
+        assert spilled.count_of(range(len(sources))) == len(kept)
         found = [
             [row for table in tables for row in table.to_pylist()]
             for tables in spilled.shards(number, place)
         ]
-    shards = place(pa.array([key for key, _ in kept], pa.binary())).tolist()
+    numbers = np.array([source for _, source in kept], np.int32)
+    shards = place(pa.array([key for key, _ in kept], pa.binary()), numbers).tolist()
     for shard in range(number):
         expected = [row for row, one in zip(kept, shards, strict=True) if one == shard]
         assert [(row["key"], row["source"]) for row in found[shard]] == sorted(expected)
@@ -70,7 +71,7 @@ def test_more_shards_than_open_files_are_divided_in_several_passes(
     keys = [b"k%d" % n for n in range(100)]
     with SpilledEntries(100) as spilled:
         spilled.add(entries_of(keys, 0), 0)
-        shards = spilled.shards(10, lambda some: shards_of(some, 10))
+        shards = spilled.shards(10, lambda some, _: shards_of(some, 10))
         found = [row["key"] for tables in shards for table in tables for row in table.to_pylist()]
     assert sorted(found) == sorted(keys)
 
@@ -81,12 +82,13 @@ def test_an_index_that_is_sorted_again_needs_no_more_disk(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     storage = open_storage(StorageLocation("memory://again/table"))
     parts = [[entries_of([b"k%d" % n], n)] for n in range(3)]
-    sources = [Source(str(n), n, partial(iter, part)) for n, part in enumerate(parts)]
+    prefix = BLOOM_FILTERS.file_id_prefix
+    sources = [Source(str(n), n, partial(iter, part), prefix) for n, part in enumerate(parts)]
     with SpilledEntries() as spilled:
         content = IndexContent(BLOOM_FILTERS, storage, spilled)
         content.update(sources[:2], lambda: None)
         content.encode()
         content.update(sources[1:], lambda: None)
         records = content.encode()
-        assert len([*tmp_path.rglob("*.hfile")]) == records.group_count
+        assert len([*tmp_path.rglob("*.hfile")]) == len(records.file_ids)
         assert sum(one.count for one in records.read()) == 2

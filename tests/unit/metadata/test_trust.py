@@ -44,7 +44,7 @@ from tests.storages import CountingStorage
 from tests.table_services import as_of, make_plain, new_storage, since
 from tests.tables import Row, commit, contents, keys_of_two_buckets, make, writer
 
-EVERY_COMMIT = CompactionPolicy(every_delta_commits=1)
+EVERY_COMMIT = CompactionPolicy(after_commits=1)
 WHOLE = {"a": (3, 3), "b": (3, 3)}
 OWN = ["_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key"]
 NOTHING = RecordChanges.of([], pa.array([], pa.large_binary()))

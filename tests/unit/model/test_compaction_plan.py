@@ -1,4 +1,4 @@
-"""A compaction plan selects the slices with logs, and is read as it was stored."""
+"""A compaction plan contains the slices with logs, and is read as it was stored."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _slice(file_id: str, logs: int, *, has_base: bool = True) -> FileSlice:
     )
 
 
-def test_every_slice_with_logs_is_compacted_those_of_most_bytes_first() -> None:
+def test_slices_with_logs_are_compacted_in_the_given_order() -> None:
     slices = [_slice("g", 1), _slice("h", 3, has_base=False), _slice("i", 0), _slice("j", 2)]
     plan = CompactionPlan.of(slices)
-    assert [operation.group.file_id for operation in plan.operations] == ["h", "j", "g"]
+    assert [operation.group.file_id for operation in plan.operations] == ["g", "h", "j"]
 
 
 def test_what_is_stored_of_a_plan_is_all_of_it() -> None:

@@ -46,7 +46,11 @@ def location(store: str, folder: Path) -> str:
 
 
 def create(
-    path: str, table_type: str = "MERGE_ON_READ", version: int = 9, buckets: int = 2
+    path: str,
+    table_type: str = "MERGE_ON_READ",
+    version: int = 9,
+    buckets: int = 2,
+    sharing: lakemark.MultiWriter = FAST,
 ) -> lakemark.Table:
     return lakemark.create(
         path,
@@ -57,7 +61,7 @@ def create(
         table_type=table_type,
         version=version,
         buckets=buckets,
-        multi_writer=FAST,
+        multi_writer=sharing,
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 import lakemark
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS
 from lakemark.config.table_properties import (
+    EXPRESSION_INDEX_PREFIX,
     MAINTAINED_INDEXES,
     SECONDARY_INDEX_PREFIX,
     TableType,
@@ -31,10 +32,10 @@ from lakemark.model.meta_columns import FILE_NAME, META_COLUMNS, RECORD_KEY
 from lakemark.model.row_order import Curve, RowOrder
 from lakemark.operations.clean import clean
 from lakemark.operations.cluster import (
-    Clustering,
     cluster_table,
     pending_clusterings,
     plan_clusters,
+    request_clustering,
     schedule_clustering,
 )
 from lakemark.operations.compact import request_compaction
@@ -70,7 +71,12 @@ BY_VALUE = RowOrder(("v",))
 SORTED = ClusteringPolicy(order=BY_VALUE)
 #: A file group of the north partition gets two new file groups.
 SEVERAL = replace(SORTED, target_file_bytes=9_000)
-_INDEXES = (*MAINTAINED_INDEXES, f"{SECONDARY_INDEX_PREFIX}v")
+_INDEXES = (
+    *MAINTAINED_INDEXES,
+    f"{SECONDARY_INDEX_PREFIX}v",
+    f"{EXPRESSION_INDEX_PREFIX}of_v",
+    f"{EXPRESSION_INDEX_PREFIX}filters_of_v",
+)
 
 each_type = pytest.mark.parametrize("table_type", TableType)
 each_version = pytest.mark.parametrize("version", WRITTEN)
@@ -214,12 +220,13 @@ def test_rows_are_sorted_on_disk_if_they_exceed_the_memory(curve: Curve) -> None
     assert plan is not None
     found = []
     for run_bytes in (1, 1 << 30):
-        clustering = Clustering.request(
+        clustering = request_clustering(
             to.table, ClusteringPolicy(order=RowOrder(("v", "id"), curve))
         )
         assert clustering is not None
-        rewriter = replace(clustering._rewriter, run_bytes=run_bytes)
-        stats = [stat for task in clustering._tasks for stat in rewriter(task)]
+        assert isinstance(clustering.rewriter, ClusterRewriter)
+        rewriter = replace(clustering.rewriter, run_bytes=run_bytes)
+        stats = [stat for task in clustering.checked.tasks for stat in rewriter(task)]
         clustering.publish(stats)
         clustering.stop_heartbeat()
         found.append(values_of_files(to.table))
@@ -232,11 +239,11 @@ def test_rows_are_sorted_on_disk_if_they_exceed_the_memory(curve: Curve) -> None
 
 def test_a_rewriter_can_be_sent_to_a_worker() -> None:
     to = written()
-    clustering = Clustering.request(to.table, SORTED)
+    clustering = request_clustering(to.table, SORTED)
     assert clustering is not None
-    rewriter: ClusterRewriter = pickle.loads(pickle.dumps(clustering._rewriter))
+    rewriter: ClusterRewriter = pickle.loads(pickle.dumps(clustering.rewriter))
     rewriter.context.use_storage(to.table.storage)
-    tasks: list[ClusterTask] = pickle.loads(pickle.dumps(list(clustering._tasks)))
+    tasks: list[ClusterTask] = pickle.loads(pickle.dumps(list(clustering.checked.tasks)))
     before = contents(to.table.storage)
     clustering.publish([stat for task in tasks for stat in rewriter(task)])
     clustering.stop_heartbeat()
@@ -285,7 +292,7 @@ def test_only_the_chosen_partitions_are_clustered() -> None:
 
 def abandoned(to: TableWriter, policy: ClusteringPolicy = SORTED) -> str:
     """Leave a clustering whose executor has died after it wrote its files."""
-    clustering = Clustering.request(to.table, policy)
+    clustering = request_clustering(to.table, policy)
     assert clustering is not None
     clustering.rewrite(RUNNER)
     clustering.stop_heartbeat()
@@ -351,7 +358,7 @@ def test_nothing_is_planned_while_a_write_is_pending() -> None:
 def test_a_write_that_began_before_the_clustering_completed_is_repeated() -> None:
     to = written()
     mine = reopened(to, multi_writer=FAST)
-    clustering = Clustering.request(mine.table, SORTED)
+    clustering = request_clustering(mine.table, SORTED)
     assert clustering is not None
     other = reopened(to, multi_writer=FAST)
     other.recover()
@@ -391,7 +398,7 @@ def test_an_outdated_plan_is_removed() -> None:
 
 def test_rows_that_were_added_after_the_plan_are_not_lost() -> None:
     to = written()
-    clustering = Clustering.request(to.table, SORTED)
+    clustering = request_clustering(to.table, SORTED)
     assert clustering is not None
     stats = clustering.rewrite(RUNNER)
     # A writer that ignores plans, such as one of Apache Hudi: it adds a log to a planned slice.
@@ -410,7 +417,7 @@ def test_rows_that_were_added_after_the_plan_are_not_lost() -> None:
 
 def publish_unchecked(to: TableWriter, stat: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakemark.transaction.transaction.check_conflicts", lambda *_: None)
+        patch.setattr("lakemark.transaction.transaction.check_conflicts", lambda *_, **__: None)
         to.commit([stat], {}, None)
 
 

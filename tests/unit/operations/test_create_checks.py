@@ -49,7 +49,7 @@ COLUMNS = pa.schema(
         ({"table_type": "mor"}, "table_type is 'mor'; choose one of .*'merge_on_read'"),
         ({"merge_mode": "foo"}, "merge_mode is 'foo'; choose one of .*'commit_time'"),
         ({"partial_update": "foo"}, "partial_update is 'foo'; choose one of .*'ignore_defaults'"),
-        ({"lock_provider": "zk"}, "lock_provider is 'zk'; choose one of 'storage'"),
+        ({"lock_provider": "zk"}, "lock provider 'zk' is neither .* use one of storage"),
         ({"version": 7}, "version is 7; choose one of 6, 8, 9"),
         ({"version": "9"}, "version is '9'; choose one of 6, 8, 9"),
         ({"multi_writer": "x"}, "multi_writer is 'x'; pass a lakemark.MultiWriter"),
@@ -109,7 +109,9 @@ def test_second_creator_with_other_buckets_is_refused(
         return original(second)
 
     monkeypatch.setattr(RowWriter, "commit_schema", first_creator_is_faster)
-    with pytest.raises(lakemark.InvalidConfig, match="has 3 buckets in each partition, not 8"):
+    with pytest.raises(
+        lakemark.InvalidConfig, match="uses 3 as the number of buckets, but this writer uses 8"
+    ):
         create(path, version=version, buckets=8)
     table = reopen(path)
     assert not table.timeline.pending()

@@ -20,6 +20,7 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.model.changes import ChangeKind
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation, open_storage
 from tests.depth import examples
@@ -385,3 +386,23 @@ def test_a_writer_that_allows_double_keys_stops_when_another_begins_to_move_rows
     lakemark.open(url, partition_change="move").upsert(rows(("b", "north", 1)))
     with pytest.raises(Refused, match="partition_change='move'"):
         created.upsert(rows(("a", "south", 2)))
+
+
+class _Unrecorded(WriterSettings):
+    """Settings of a writer that does not record its index, like Apache Hudi."""
+
+    def index_metadata(self) -> dict[str, str]:
+        return {}
+
+
+def test_a_writer_that_allows_double_keys_stops_although_another_engine_has_written_since() -> None:
+    storage = new_storage()
+    make_plain(storage)
+    allowing, moving = lookup_writer(storage), lookup_writer(storage, global_keys=True)
+    commit(allowing, [Row("a", 1, 1)])
+    commit(moving, [Row("a", 2, 2, region="south")])
+    moving.settings = _Unrecorded(None, global_keys=True)
+    commit(moving, [Row("b", 2, 2)])
+    with pytest.raises(Refused, match="began to keep each record key unique"):
+        commit(allowing, [Row("a", 3, 3)])
+    assert contents(storage) == {"a": (2, 2), "b": (2, 2)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,10 +12,18 @@ import pyarrow as pa
 import pytest
 
 import lakemark
+from lakemark.codec.hfile.hfile_data_block import MAX_KEY_BYTES
 from lakemark.config import keys
 from lakemark.config.table_properties import TableType
-from lakemark.errors import InvalidConfig, Refused, Unsupported, WriteConflict
-from lakemark.metadata import new_index, spilled_entries
+from lakemark.errors import (
+    InvalidConfig,
+    InvalidRecords,
+    Refused,
+    Unsupported,
+    WriteConflict,
+)
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata import new_index, record_changes, spilled_entries
 from lakemark.metadata.index_definition import (
     DEFINITIONS_PATH,
     define_secondary_index,
@@ -39,12 +48,15 @@ from lakemark.operations.metadata_table import (
 from lakemark.operations.table_indexes import IndexState, list_indexes
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
+from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.content import encode_index_plan
 from lakemark.timeline.timeline_store import TimelineStore
+from tests.protocol.actors import archive_instants, clean_up, compact, maintain_metadata
 from tests.storages.interrupted_storage import InterruptedStorage
-from tests.table_services import new_storage
+from tests.table_services import make_plain, new_storage
 from tests.tables import (
     INDEXES,
     Row,
@@ -145,6 +157,52 @@ def test_statistics_are_created_where_they_are_absent(
     assert keep_metadata_table(of_another_process(to).table) is None
 
 
+def test_an_index_is_added_to_a_metadata_table_with_archived_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Base files of archived compactions remain visible, although a later instant has a number."""
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    to = table_with_rows(indexes=(RECORD_INDEX,))
+    for n in range(12):
+        commit(to, [Row("a", 10 + n, n)])  # most file groups of the index never change
+        compact(to)
+        clean_up(to)
+        archive_instants(to)
+        maintain_metadata(to)
+        to.table.refresh()
+    check(to, RECORD_INDEX)
+    own = TimelineStore(FolderStorage(to.table.storage, METADATA_FOLDER)).load()
+    _, found = to.table.storage.list_folder(f"{METADATA_FOLDER}/{RECORD_INDEX}")
+    named = {info.name.rpartition("_")[2].partition(".")[0] for info in found}
+    assert any(time < own.instants[0].requested_at for time in named if time.startswith("2"))
+    create_index(of_another_process(to).table, BLOOM_FILTERS)
+    check(to, RECORD_INDEX, BLOOM_FILTERS)
+    commit(of_another_process(to), [Row("c", 30, 30)])
+    check(to, RECORD_INDEX, BLOOM_FILTERS)
+
+
+@each_type
+def test_partition_statistics_without_file_statistics_are_built_again(
+    table_type: TableType,
+) -> None:
+    """``DROP INDEX column_stats`` of Apache Hudi leaves such a table."""
+    to = table_with_rows(table_type)
+    storage, names = to.table.storage, ["column_stats"]
+    with to.table.context.lock.hold(9) as lease:
+        drop_partitions(storage, read_properties(storage), names, to.table.store.clock, lease.check)
+    for running in (to, lookup_writer(storage)):
+        with pytest.raises(Unsupported, match=r"no column_stats.* --rebuild --run"):
+            commit(running, [Row("a", 3, 3)])
+    (difference,) = metadata_differences(of_another_process(to).table)
+    assert (difference.path, difference.aspect) == (f"{METADATA_FOLDER}/column_stats", "files")
+    assert contents(storage) == {"a": (1, 1), "b": (2, 4)}
+    reason = keep_metadata_table(of_another_process(to).table)
+    assert reason is not None and "no column_stats" in reason
+    again = lookup_writer(storage)
+    commit(again, [Row("a", 3, 3), Row("s", 3, 3, region="south")])
+    assert metadata_differences(of_another_process(to).table) == []
+
+
 def test_the_timeline_has_apaches_indexing_action() -> None:
     to = table_with_rows()
     newest = to.table.timeline.completed(Action.DELTA_COMMIT)[-1].requested_at
@@ -152,6 +210,9 @@ def test_the_timeline_has_apaches_indexing_action() -> None:
     store = TimelineStore(to.table.storage)
     (done,) = store.load().completed(Action.INDEXING)
     assert done.completed_at is not None
+    own = TimelineStore(FolderStorage(to.table.storage, METADATA_FOLDER)).load()
+    created = own.find(done.requested_at)
+    assert created is not None and created.is_completed, "the commit that creates the partition"
     for state in (State.REQUESTED, State.INFLIGHT):
         path = store.path_of(Instant(done.requested_at, Action.INDEXING, state))
         assert to.table.storage.head(path) is not None
@@ -242,6 +303,47 @@ def test_a_commit_that_began_before_is_written_again() -> None:
     check(to)
 
 
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("kind", [ChangeKind.DELETE, ChangeKind.COMMIT_TIME_DELETE])
+def test_a_row_that_returns_with_a_pending_compaction_is_in_the_index(
+    kind: ChangeKind, *, partitioned: bool
+) -> None:
+    """The compaction drops the delete to which the row has lost."""
+    to = table_with_rows()
+    commit(to, [Row("a", 9, kind=kind)])
+    assert to.compactions_to_do(CompactionPolicy(1))
+    commit(to, [Row("a", 5, 5)])
+    other = of_another_process(to).table
+    create_index(other, RECORD_INDEX, partitioned=partitioned)
+    rebuild_metadata_table(other)
+    check(to, RECORD_INDEX)
+    assert of_another_process(to).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    assert contents(to.table.storage)["a"] == (5, 5)
+    check(to, RECORD_INDEX)
+    commit(of_another_process(to), [Row("a", 20, 20)])
+    assert contents(to.table.storage)["a"] == (20, 20)
+    check(to, RECORD_INDEX)
+
+
+@each_type
+def test_a_commit_with_global_keys_does_not_rely_on_a_dropped_record_index(
+    table_type: TableType,
+) -> None:
+    """Without the index, nothing shows that another commit has added the key elsewhere."""
+    storage = new_storage()
+    make(storage, table_type, [RECORD_INDEX])
+    to, other = (lookup_writer(storage, global_keys=True) for _ in range(2))
+    commit(to, [Row("a", 1, 1)])
+    prepared = write_files(to, [Row("b", 2, 2)])
+    drop_index(other.table, RECORD_INDEX)
+    commit(other, [Row("b", 3, 3, region="south")])
+    with pytest.raises(WriteConflict, match="was dropped after this commit"):
+        to.commit(prepared, {})
+    to.abandon()
+    commit(to, [Row("b", 2, 2)])
+    assert contents(storage) == {"a": (1, 1), "b": (3, 3)}
+
+
 def test_a_program_continues_while_indexes_appear_and_disappear(tmp_path: Path) -> None:
     url = str(tmp_path / "t")
     schema = pa.schema([("id", pa.string()), ("note", pa.string()), ("ts", pa.int64())])
@@ -291,6 +393,20 @@ def test_an_index_is_dropped_and_created_again(version: FormatVersion) -> None:
     for ts in range(60, 62 + EVERY_DELTA_COMMITS):
         commit(to, [Row("a", ts, ts), Row(f"n{ts}", ts, ts)])
     check(to, RECORD_INDEX)
+
+
+@each_version
+def test_an_index_is_created_again_with_empty_file_groups(version: FormatVersion) -> None:
+    """Recent commits name logs of file groups that are empty in the index that is created again."""
+    to = table_with_rows(version=version)
+    create_index(to.table, RECORD_INDEX)
+    keys_of_all_groups = [Row(f"n{number}", 9, 9) for number in range(30)]
+    commit(to, keys_of_all_groups)
+    commit(to, [replace(row, ts=10, kind=ChangeKind.DELETE) for row in keys_of_all_groups])
+    drop_index(to.table, RECORD_INDEX)
+    create_index(to.table, RECORD_INDEX)
+    check(to, RECORD_INDEX)
+    assert keep_metadata_table(of_another_process(to).table) is None
 
 
 # Refusals
@@ -422,6 +538,45 @@ def test_an_index_that_does_not_exist_is_not_dropped() -> None:
 # Large indexes
 
 
+@pytest.mark.parametrize(("column", "what"), [("id", "a record key"), ("note", "column 'note'")])
+def test_a_value_too_long_for_an_index_is_refused_and_the_table_stays_as_it_was(
+    column: str, what: str, tmp_path: Path
+) -> None:
+    """Apache Hudi reads the length of a key as a signed number of 16 bits."""
+    rows = pa.table({"id": ["a"], "note": ["x"]})
+    table = lakemark.create(
+        tmp_path / "t", schema=rows.schema, record_key="id", index="lookup", version=9
+    )
+    table.upsert(rows)
+    table.create_index("record_index")
+    table.create_index("note", column="note")
+    longest = {"id": "b", "note": "y", column: "\u00e9" * (MAX_KEY_BYTES // 2 - 1)}
+    table.upsert(pa.Table.from_pylist([longest]))
+    too_long = {"id": "c", "note": "z", column: "\u00e9" * 35_000}
+    with pytest.raises(InvalidRecords, match=rf"{what} .*stores keys of at most 32,767 bytes"):
+        table.upsert(pa.Table.from_pylist([too_long]))
+    assert table.metadata_differences() == []
+    table.upsert(pa.Table.from_pylist([{"id": "d", "note": "z"}, longest]))
+    assert lakemark.open(tmp_path / "t").snapshot(["id"]).read_all().num_rows == 3
+    assert table.metadata_differences() == []
+
+
+def test_keys_that_are_too_long_do_not_stop_the_compaction_of_their_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits did not check the lengths of keys at first, so there are such indexes."""
+    url, schema = tmp_path / "t", pa.schema([("id", pa.string())])
+    table = lakemark.create(url, schema=schema, record_key="id", index="lookup")
+    table.upsert(pa.Table.from_pylist([{"id": "a"}]))
+    table.create_index("record_index")
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr(record_changes, "MAX_KEY_BYTES", 1 << 16)
+        table.upsert(pa.Table.from_pylist([{"id": "b" * 40_000}]))
+    for n in range(EVERY_DELTA_COMMITS + 1):
+        table.upsert(pa.Table.from_pylist([{"id": f"c{n}"}]))
+    assert table.metadata_differences() == []
+
+
 def test_an_index_of_more_keys_than_a_run_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spilled_entries.SpilledEntries.__init__, "__defaults__", (4096,))
     monkeypatch.setattr(new_index, "_GROUP_KEY_BYTES", 100)
@@ -479,6 +634,20 @@ def test_the_next_writer_removes_what_a_dead_process_of_lakemark_left() -> None:
     again.recover()
     check(again)
     assert not to.table.storage.list_tree(f"{METADATA_FOLDER}/{RECORD_INDEX}")
+
+
+def test_a_writer_without_a_metadata_table_removes_an_announcement_that_appears_late() -> None:
+    """The request of a dead process arrived after the index and the metadata table were removed."""
+    storage = new_storage()
+    make_plain(storage)
+    pending = Instant("20260101000000000", Action.INDEXING, State.INFLIGHT)
+    TimelineStore(storage).create(pending)
+    to = writer(storage)
+    to.settings = replace(to.settings, metadata_table=False)
+    to.recover()
+    assert not TimelineStore(storage).load().pending()
+    commit(to, [Row("a", 1, 1)])
+    assert not to.table.properties.metadata_partitions
 
 
 def test_a_stale_definition_is_removed_at_the_next_start() -> None:

@@ -142,6 +142,41 @@ def test_insert_stores_a_key_twice_if_keys_are_looked_up(table_type: str, versio
 
 
 @each_type
+@each_version
+def test_rows_of_a_key_that_several_file_groups_store_are_deleted(
+    table_type: str, version: int
+) -> None:
+    table = new_table("lookup", table_type, version)
+    table.bulk_insert(rows(("a", "north", 1, 1), ("a", "south", 1, 1), ("b", "north", 1, 1)))
+    table.bulk_insert(rows(("a", "north", 2, 2)))
+    with pytest.raises(lakemark.Refused, match=r"delete the rows .*Table\.delete"):
+        table.upsert(rows(("a", "north", 3, 3)))
+    table.delete(where="id = 'a' and v = 1 and region = 'north'")
+    others = [("a", "south", 1, 1), ("b", "north", 1, 1)]
+    assert stored(table) == [("a", "north", 2, 2), *others]
+    table.bulk_insert(rows(("a", "north", 4, 4)))
+    assert table.delete(["a"]).deletes == 3
+    assert stored(table) == others[1:]
+    table.upsert(rows(("a", "north", 5, 5)))
+    assert stored(table) == [("a", "north", 5, 5), *others[1:]]
+
+
+@each_type
+def test_only_all_rows_of_a_key_in_one_file_are_deleted(table_type: str) -> None:
+    table = new_table("lookup", table_type)
+    twice = [("a", "north", 1, 1), ("a", "north", 1, 2)]
+    table.bulk_insert(rows(*twice, ("b", "north", 1, 1)))
+    table.bulk_insert(rows(("a", "north", 1, 3), ("a", "south", 1, 3)))
+    with pytest.raises(lakemark.Refused, match=r"1 keys, such as 'a', .* choose all rows"):
+        table.delete(where="id = 'a' and v >= 2")
+    assert len(stored(table)) == 5
+    assert table.delete(where="v = 3").deletes == 2, "these are the only rows in their files"
+    assert stored(table) == [*twice, ("b", "north", 1, 1)]
+    assert table.delete(where="id = 'a'").deletes == 2
+    assert stored(table) == [("b", "north", 1, 1)]
+
+
+@each_type
 def test_insert_merges_a_stored_key_in_a_table_with_buckets(table_type: str) -> None:
     table = new_table("bucket", table_type)
     table.insert(rows(("a", "north", 1, 1), ("a", "north", 2, 2)))

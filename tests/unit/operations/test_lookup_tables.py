@@ -159,7 +159,8 @@ def test_the_live_row_of_a_key_in_two_groups_is_changed(monkeypatch: pytest.Monk
     commit(to, [Row("a", 1, 1), Row("b", 1, 1)])
     commit(to, [Row("a", 2, kind=ChangeKind.DELETE)])
     with monkeypatch.context() as patch:
-        patch.setattr(LookupIndex, "tag", lambda _, __, keys: np.full(len(keys), NEW_KEY, np.int32))
+        new = lambda _, __, keys, ___: np.full(len(keys), NEW_KEY, np.int32)  # noqa: E731
+        patch.setattr(LookupIndex, "tag", new)
         commit(to, [Row("a", 3, 3)])
     assert len(file_ids(to)) == 2
     commit(to, [Row("a", 4, 4), Row("b", 4, 4)])

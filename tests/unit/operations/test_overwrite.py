@@ -20,9 +20,10 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write import RowWriter
 from lakemark.read.queries import Incremental, Snapshot
 from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.properties_file import read_properties, replace_properties
 from tests.rings import ring_writer
 from tests.table_services import make_plain
-from tests.tables import Row, commit, lookup_writer, make, writer
+from tests.tables import INDEX, Row, commit, lookup_writer, make, writer
 from tests.unit.operations.tables import (
     SCHEMA,
     contents,
@@ -51,6 +52,7 @@ def made(
     index: str = "bucket",
     *,
     metadata_table: bool = True,
+    buckets: int = 4,
 ) -> lakemark.Table:
     """Create a table with rows in three partitions, and with logs if its type has them."""
     table = lakemark.create(
@@ -62,6 +64,7 @@ def made(
         table_type=table_type,
         version=version,
         index=index,
+        buckets=buckets,
         metadata_table=metadata_table,
     )
     table.upsert(rows(*FIRST))
@@ -410,7 +413,7 @@ def test_restore_and_rollback_bring_replaced_rows_back(table_type: str, version:
 
 @each_version
 def test_file_group_that_is_compacted_after_its_replacement_never_returns(version: int) -> None:
-    table = made(version=version, metadata_table=False)
+    table = made(version=version, metadata_table=False, buckets=INDEX.bucket_count)
     opened = open_table(StorageLocation(table.location))
     planned = request_compaction(opened)
     assert planned is not None
@@ -492,5 +495,29 @@ def replace_as_apache_hudi(to: TableWriter, partition: str) -> None:
         extra_metadata=to._table_facts(),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakemark.transaction.transaction.check_conflicts", lambda *_: None)
+        patch.setattr("lakemark.transaction.transaction.check_conflicts", lambda *_, **__: None)
         to._transaction.commit(metadata)
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_keys_that_an_index_has_in_replaced_file_groups_are_refused(partitioned: bool) -> None:
+    """Apache Hudi 1.2.0 leaves such keys when it overwrites a table with a partitioned index."""
+    table = made(index="lookup")
+    table.create_index("record_index", partitioned=partitioned)
+    path = table.location
+    storage = open_storage(StorageLocation(path))
+    properties = read_properties(storage)
+    names = [name for name in properties.metadata_partitions if name != "record_index"]
+    without = properties.with_metadata_partitions(names)
+    replace_properties(storage, properties, without, lambda: None)
+    reopen(path).delete_partitions(["south"])
+    replace_properties(storage, read_properties(storage), properties, lambda: None)
+    again = rows(("c", "south", 7, 7))
+    with pytest.raises(
+        Refused, match=r"'c' in file group .*, which queries do not read.*--rebuild"
+    ):
+        reopen(path).upsert(again)
+    reopen(path).rebuild_metadata_table()
+    reopen(path).upsert(again)
+    assert contents(table)["c"] == ("south", 7, 7)
+    assert reopen(path).metadata_differences() == []

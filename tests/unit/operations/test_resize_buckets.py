@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,12 @@ from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import metadata_differences
 from lakemark.operations.open_table import OpenTable, open_table
-from lakemark.operations.resize_buckets import Resize, pending_resizes, plan_buckets, resize_table
+from lakemark.operations.resize_buckets import (
+    pending_resizes,
+    plan_buckets,
+    request_resize,
+    resize_table,
+)
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
@@ -126,7 +131,7 @@ def test_nothing_is_written_if_no_bucket_needs_it() -> None:
 
 def abandoned(to: TableWriter, policy: ResizePolicy = SPLIT_ALL) -> Instant:
     """Leave a resize whose executor has died before it wrote a file."""
-    resize = Resize.request(to.table, policy)
+    resize = request_resize(to.table, policy)
     assert resize is not None
     resize.stop_heartbeat()
     return resize.execution.instant
@@ -148,7 +153,7 @@ def test_the_next_writer_executes_the_plan_of_a_dead_one(version: FormatVersion)
 def test_a_program_executes_the_plan_of_a_dead_writer_before_it_writes(tmp_path: Path) -> None:
     table = _created(str(tmp_path / "t"))
     table.upsert(_rows(range(20), 1))
-    planned = Resize.request(table._table, SPLIT_ALL)
+    planned = request_resize(table._table, SPLIT_ALL)
     assert planned is not None
     planned.stop_heartbeat()
     other = lakemark.open(tmp_path / "t", multi_writer=FAST)
@@ -180,7 +185,7 @@ def test_a_writer_waits_while_another_one_resizes(tmp_path: Path) -> None:
     table = _created(str(tmp_path / "t"))
     table.upsert(_rows(range(20), 1))
     other = lakemark.open(tmp_path / "t", multi_writer=FAST)
-    resize = Resize.request(table._table, SPLIT_ALL)
+    resize = request_resize(table._table, SPLIT_ALL)
     assert resize is not None
     with pytest.raises(WriteConflict) as conflict:
         other.upsert(_rows(range(10, 30), 2))
@@ -196,9 +201,33 @@ def test_no_resize_begins_while_a_write_is_pending() -> None:
     to = written()
     other = ring_writer(to.table.storage)
     other.begin()
-    assert Resize.request(to.table, SPLIT_ALL) is None
+    assert request_resize(to.table, SPLIT_ALL) is None
     other.cancel()
-    assert Resize.request(to.table, SPLIT_ALL) is not None
+    assert request_resize(to.table, SPLIT_ALL) is not None
+
+
+def test_a_resize_that_conflicts_at_its_publication_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A writer that does not know the plan adds rows to one of its buckets meanwhile."""
+    to = written()
+    storage = to.table.storage
+
+    class Interrupted:
+        def map(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+            stats = RUNNER.map(function, tasks)
+            (planned,) = to.table.store.load().pending()
+            paths = [to.table.store.path_of(replace(planned, state=state)) for state in _PENDING]
+            files = {path: storage.read(path) for path in paths}
+            storage.delete(paths)
+            commit(ring_writer(storage), some(7, range(3)))
+            for path, content in files.items():
+                storage.create(path, content)
+            return stats
+
+    assert to.resize_if_due(SPLIT_ALL, Interrupted()) == []
+    (planned,) = to.table.store.load().pending()
+    assert f"{planned} was not executed: " in caplog.text
 
 
 @each_version
@@ -314,10 +343,10 @@ def test_a_ring_whose_file_groups_were_never_written_is_skipped() -> None:
 def test_a_worker_of_another_process_can_rewrite_buckets(tmp_path: Path) -> None:
     table = _created(str(tmp_path / "t"))
     table.upsert(_rows(range(20), 1))
-    resize = Resize.request(table._table, SPLIT_ALL)
+    resize = request_resize(table._table, SPLIT_ALL)
     assert resize is not None
-    rewriter = pickle.loads(pickle.dumps(resize._rewriter))
-    stats = resize.execution.rewrite(rewriter, resize._groups.tasks, RUNNER)
+    rewriter = pickle.loads(pickle.dumps(resize.rewriter))
+    stats = replace(resize, rewriter=rewriter).rewrite(RUNNER)
     resize.publish(stats, dict)
     resize.stop_heartbeat()
     assert _values(lakemark.open(tmp_path / "t")) == {f"k{n}": 1 for n in range(20)}
@@ -474,7 +503,7 @@ class _History:
                 to.resize_if_due(MERGE_ALL, RUNNER)
             case "abandon":
                 to.resize_if_due(None, RUNNER)
-                Resize.request(table, SPLIT_ALL if self._buckets() < 16 else MERGE_ALL)
+                request_resize(table, SPLIT_ALL if self._buckets() < 16 else MERGE_ALL)
             case "compact":
                 to.compact_if_due(CompactionPolicy(1), RUNNER)
             case "clean":

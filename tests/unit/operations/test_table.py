@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakemark
+from lakemark.errors import InvalidConfig
 from tests.unit.operations.tables import (
     FAST,
     KINDS,
@@ -201,6 +204,21 @@ def test_savepoint_and_restore(table: lakemark.Table) -> None:
     assert table.metadata_differences() == []
 
 
+def test_restore_to_the_empty_table(table: lakemark.Table) -> None:
+    table.upsert(rows(("a", "north", 1, 1)))
+    with pytest.raises(InvalidConfig, match="either the instant"):
+        table.restore(table.savepoint(), to_empty=True)
+    assert table.expire_savepoints(timedelta(days=1)) == ()
+    (kept,) = table.savepoints
+    table.delete_savepoint(kept)
+    assert table.restore(to_empty=True).instants[0] == kept
+    assert contents(table) == {}
+    table.upsert(rows(("b", "south", 1, 1)))
+    assert contents(table) == {"b": ("south", 1, 1)}
+    assert table.metadata_differences() == []
+    assert table.remove_orphans().files == ()
+
+
 def test_change_of_version_keeps_rows_and_goes_on(table: lakemark.Table, kind: Kind) -> None:
     table.upsert(rows(("a", "north", 1, 1)))
     table.upsert(rows(("a", "north", 2, 2), ("b", "south", 1, 1)))
@@ -215,6 +233,21 @@ def test_change_of_version_keeps_rows_and_goes_on(table: lakemark.Table, kind: K
 @pytest.fixture
 def plain(tmp_path: Path) -> lakemark.Table:
     return create(str(tmp_path / "orders"))
+
+
+def test_orphans_are_found_before_they_are_removed(tmp_path: Path) -> None:
+    table = create(str(tmp_path / "t"))
+    table.upsert(rows(("a", "north", 1, 1)))
+    left = tmp_path / "t/.hoodie/.temp/20200101000000000/north/a.parquet.marker.CREATE"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert table.find_orphans() == (), "it was just written"
+    os.utime(left, (0, 0))
+    (orphan,) = table.find_orphans()
+    assert orphan.reason.is_clear
+    assert left.exists()
+    assert table.remove_orphans().files == (orphan.path,)
+    assert not left.exists()
 
 
 def test_upgrade_refuses_an_older_version(plain: lakemark.Table) -> None:

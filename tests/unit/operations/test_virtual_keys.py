@@ -283,3 +283,15 @@ def test_incremental_queries_are_refused(tmp_path: Path) -> None:
     table.upsert(rows(("a", "north", 1, 1)))
     with pytest.raises(lakemark.InvalidConfig, match="do not contain their commit"):
         table.scan(lakemark.Incremental("earliest")).to_table()
+
+
+@pytest.mark.parametrize("index", [{}, LOOKUP], ids=["bucket", "lookup"])
+def test_rows_in_the_partitions_of_an_expression_are_deleted(index: dict[str, Any]) -> None:
+    table = create(
+        f"memory://expressions-{len(index)}/t", partition_by="truncate(region, 1)", **index
+    )
+    table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1), ("c", "south", 1, 1)))
+    assert table.delete(["a", "c"]).deletes == 2
+    assert table.snapshot(["id"]).read_all()["id"].to_pylist() == ["b"]
+    assert table.delete(where="region = 'south'").deletes == 1
+    assert not table.snapshot(["id"]).read_all().num_rows

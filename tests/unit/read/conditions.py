@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from lakemark.model.meta_columns import PARTITION_PATH
+from lakemark.read.where import parse_where
 
 SCHEMA = pa.schema(
     [
@@ -18,17 +19,26 @@ SCHEMA = pa.schema(
     ]
 )
 
+
+def _in_list(form: str) -> st.SearchStrategy[pc.Expression]:
+    lists = st.lists(st.integers(-2, 12), min_size=1, max_size=3)
+    return lists.map(lambda ns: parse_where(f"{form} ({', '.join(map(str, ns))})", SCHEMA))
+
+
 ON_A = st.one_of(
     st.integers(-2, 12).map(lambda n: pc.field("a") == n),
+    st.integers(-2, 12).map(lambda n: pc.field("a") != n),
     st.integers(-2, 12).map(lambda n: pc.field("a") > n),
     st.integers(-2, 12).map(lambda n: pc.field("a") <= n),
     st.lists(st.integers(-2, 12), max_size=3).map(
         lambda ns: pc.field("a").isin(pa.array(ns, "int64"))
     ),
+    _in_list("a in"),
     st.just(pc.field("a").is_null()),
 )
 TESTS = st.one_of(
     ON_A,
+    _in_list("a not in"),
     st.sampled_from(["x", "y", ""]).map(lambda t: pc.field("b") == t),
     st.just(pc.field("b").is_valid()),
 )

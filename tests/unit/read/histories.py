@@ -113,7 +113,7 @@ def _take(to: TableWriter, step: Batch | Service) -> Instant | None:
     if step is Service.PLAN_COMPACTION:
         _plan_compaction(to)
     elif step is Service.FINISH_COMPACTION:
-        to.compact_if_due(CompactionPolicy(every_delta_commits=1000), LocalRunner())
+        to.compact_if_due(CompactionPolicy(after_commits=1000), LocalRunner())
     elif not isinstance(step, Service):
         return commit(to, step)
     return None

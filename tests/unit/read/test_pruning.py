@@ -25,6 +25,7 @@ from lakemark.read import range_search
 from lakemark.read.index_protocols import statistics_schema
 from lakemark.read.pruning import SlicePruner
 from lakemark.read.row_filter import filter_rows, may_match
+from lakemark.read.where import parse_where
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.view.file_lister import FILE_NAMES
 from tests.depth import examples
@@ -153,6 +154,16 @@ def test_slice_is_read_for_nulls_if_one_of_its_files_has_a_null() -> None:
     for ordered in (files, files[::-1]):
         assert left_of([ordered], pc.field("a").is_null()) == [True]
     assert left_of([[files[0], files[0]]], pc.field("a").is_null()) == [False]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_left"), [((5,), False), ((5, None), False), ((None,), False), ((5, 6), True)]
+)
+def test_slice_is_skipped_if_each_of_its_values_is_in_an_excluded_list(
+    values: tuple[int | None, ...], is_left: bool
+) -> None:
+    condition = parse_where("a not in (3, 5)", SCHEMA)
+    assert left_of([[[{"a": value} for value in values]]], condition) == [is_left]
 
 
 def test_files_with_the_same_name_in_two_partitions_are_told_apart() -> None:

@@ -85,7 +85,9 @@ def test_all_columns_of_a_condition_are_found(condition: pc.Expression, columns:
 def test_partition_path_guarantees_its_values(
     path: str, fields: list[str], row: dict[str, Any]
 ) -> None:
-    guarantee = partition_guarantee(path, fields, SCHEMA, is_url_encoded=True, is_hive_style=True)
+    guarantee = partition_guarantee(
+        path, path.split("/"), fields, SCHEMA, is_url_encoded=True, is_hive_style=True
+    )
     texts = pa.schema(
         [f if f.type != pa.date32() else pa.field("day", pa.string()) for f in SCHEMA]
     )
@@ -96,7 +98,9 @@ def test_partition_path_guarantees_its_values(
 def test_partition_of_another_value_is_skipped() -> None:
     paths = ["a=1/b=x", "a=1/b=y", "a=2/b=x"]
     known = [
-        partition_guarantee(path, ["a", "b"], SCHEMA, is_url_encoded=False, is_hive_style=True)
+        partition_guarantee(
+            path, path.split("/"), ["a", "b"], SCHEMA, is_url_encoded=False, is_hive_style=True
+        )
         for path in paths
     ]
     condition = (pc.field("a") == 1) & (pc.field("b") == "x")

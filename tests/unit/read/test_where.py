@@ -47,6 +47,9 @@ def found(condition: str) -> list[int]:
         ("not not n = 1", [1]),
         ("n in (1, 3)", [1, 3]),
         ("n not in (1, 3)", [2]),
+        ("not (n in (1, 3) or n is null)", [2]),
+        ("day in ('2026-05-02', '2026-05-03')", [2]),
+        ("pos.lat not in (2, 3)", [1]),
         ("n is null", [4]),
         ("n IS NOT NULL", [1, 2, 3]),
         ("id = 'it''s'", [3]),
@@ -98,6 +101,8 @@ def test_condition_selects_matching_rows(condition: str, rows: list[int]) -> Non
         ("n in (1", 8, "expected ), found 'the end'"),
         ("n not 1", 7, "expected in, found '1'"),
         ("n is 1", 6, "expected null, found '1'"),
+        ("n in (1, null)", 10, "null is equal to no value; write is null"),
+        ("n != null", 6, "null is equal to no value; write is null"),
         ("n = 1; drop", 6, "cannot parse '; drop'"),
         ("id = 'a", 5, 'cannot parse "\'a"'),
         ("in = 1", 1, "expected a column, found 'in'"),
@@ -146,3 +151,17 @@ def test_time_with_more_digits_than_its_column_is_refused(comparison: str) -> No
         with pytest.raises(InvalidWhere, match=r"with at most [36] decimals"):
             parse_where(f"{column} {comparison} '2026-05-01 12:00:00.{digits}'", schema)
     parse_where("ms = '2026-05-01 12:00:00.001000' and us = '2026-05-01T12:00:00.000001'", schema)
+
+
+@pytest.mark.parametrize("before", [0, 5, 500, 1000])
+def test_error_in_a_long_list_shows_only_the_values_around_it(before: int) -> None:
+    numbers = [*("7" * before), "'seven'", *("7" * (1000 - before))]
+    with pytest.raises(InvalidWhere, match="'seven' cannot be a value of n") as raised:
+        parse_where(f"n in ({', '.join(numbers)})", ROWS.schema)
+    assert len(str(raised.value)) < 600
+    assert str(raised.value).count("'seven'") == 2
+
+
+def test_condition_may_have_a_list_of_thousands_of_values() -> None:
+    values = ", ".join(map(str, range(2, 20_000)))
+    assert found(f"n in ({values}) and not (n not in ({values}) or n = 3)") == [2]

@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action, State
 from lakemark.model.clustering_plan import ClusteringPlan
+from lakemark.model.commit_metadata import CommitMetadata, Operation
 from lakemark.model.file_names import BaseFileName, LogFileName
 from lakemark.model.file_slice import BaseFile, FileGroupId, LogFile
 from lakemark.model.instant import Instant
 from lakemark.model.row_order import Curve, RowOrder
-from lakemark.services.clustering_plan import ClusteringPolicy, order_of, plan_clustering
+from lakemark.services.clustering_plan import (
+    ClusteringPolicy,
+    is_clustering_due,
+    order_of,
+    plan_clustering,
+)
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_lister import DataFile
 from lakemark.view.file_system_view import FileSystemView
@@ -97,6 +103,62 @@ def test_only_the_chosen_partitions_are_rewritten() -> None:
     assert numbers_of(plan_clustering(view, _POLICY, ["day=1"])) == [([0, 1], 1)]
 
 
+def test_a_plan_reads_and_writes_at_most_so_many_bytes() -> None:
+    sizes = [90, 80, 60, 50]  # two groups of 170 and 110 bytes
+    for limit, groups in ((559, 1), (560, 2), (1, 1)):
+        assert len(plan(sizes, replace(_SORTED, max_io_bytes=limit))) == groups
+
+
+def test_repeated_plans_reach_every_partition() -> None:
+    written = {f"day={day:02d}": _AT for day in range(5)}
+    policy = replace(_SORTED, max_groups=2)
+    instants, reached = list(_TIMELINE.instants), list[str]()
+    for number in range(1, 4):
+        files = {
+            path: [BaseFile(path, BaseFileName("f00-0", "0-0-0", at), 10)]
+            for path, at in written.items()
+        }
+        made = plan_clustering(FileSystemView.of(files, Timeline.of(instants)), policy)
+        assert made is not None
+        at = f"2026010200000{number}000"
+        instants.append(Instant(at, Action.REPLACE_COMMIT, State.COMPLETED, at))
+        for group in made.input_groups:
+            path = group.slices[0].group.partition_path
+            reached.append(path)
+            written[path] = at
+    assert reached == [*sorted(written), "day=00"]
+
+
+def test_clustering_is_due_after_so_many_commits_since_the_last_one() -> None:
+    made: list[Instant] = []
+    metadata: dict[Instant, CommitMetadata] = {}
+
+    def add(action: Action, operation: Operation, state: State = State.COMPLETED) -> None:
+        name = f"2026010100{len(made):02d}00000"
+        completed = f"{name[:-1]}1" if state is State.COMPLETED else None
+        made.append(Instant(name, action, state, completed))
+        metadata[made[-1]] = CommitMetadata(operation=operation)
+
+    def is_due(after_commits: int, has_history: bool = False) -> bool:
+        timeline = Timeline.of(made, has_history)
+        return is_clustering_due(timeline, metadata.__getitem__, after_commits)
+
+    assert not is_due(1)
+    assert is_due(1, has_history=True), "the last clustering may be archived"
+    add(Action.DELTA_COMMIT, Operation.UPSERT)
+    add(Action.COMMIT, Operation.COMPACT)
+    assert is_due(2)
+    assert not is_due(3)
+    add(Action.REPLACE_COMMIT, Operation.CLUSTER)
+    add(Action.REPLACE_COMMIT, Operation.DELETE_PARTITION)
+    assert is_due(1)
+    assert not is_due(2, has_history=True)
+    add(Action.DELTA_COMMIT, Operation.UPSERT)
+    assert is_due(2)
+    add(Action.CLUSTERING, Operation.CLUSTER, State.REQUESTED)
+    assert not is_due(1), "a plan counts from its request on"
+
+
 @given(
     sizes=st.lists(st.integers(0, 150), max_size=20),
     is_sorted=st.booleans(),
@@ -154,6 +216,7 @@ def test_other_plans_are_not_understood() -> None:
         {"target_file_bytes": 0},
         {"max_group_bytes": -1},
         {"max_groups": 0},
+        {"max_io_bytes": 0},
     ],
 )
 def test_limits_are_positive(limits: dict[str, Any]) -> None:

@@ -12,8 +12,12 @@ from lakemark.errors import Fenced, HudiError, Refused
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.clean_plan import CleanPlan
+from lakemark.model.clustering_plan import ClusteringGroup, ClusteringPlan, PlannedSlice
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.model.restore_plan import EMPTY_TABLE, RestorePlan
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
@@ -33,6 +37,10 @@ from lakemark.services.savepoint import create_savepoint
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.content import (
     encode_clean_metadata,
+    encode_clustering_plan,
+    encode_compaction_plan,
+    encode_restore_metadata,
+    encode_restore_plan,
     encode_rollback_metadata,
     encode_rollback_plan,
 )
@@ -40,6 +48,7 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.undone_instants import find_undone
 from lakemark.transaction.carried_metadata import CHECKPOINT_KEY
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.instant_files import awaited_logs
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from lakemark.transaction.transaction import Transaction
 from lakemark.upgrade.change import change_version
@@ -410,6 +419,53 @@ def test_a_rollback_of_an_attempt_does_not_take_a_commit_of_the_history_back() -
     archived = at.store.load_archived()
     assert find_undone(at.store, names, at.load(), archived) == {undone.requested_at}
     assert at.load().find(kept.requested_at) == kept
+
+
+@pytest.mark.parametrize("reaches_back", [True, False])
+def test_rollback_of_a_compaction_shows_nothing_if_the_archive_was_shortened(
+    reaches_back: bool,
+) -> None:
+    """The compaction may have been executed again, and its archived instant may be lost."""
+    at = TimelineInMaking()
+    before = [at.commit(Action.DELTA_COMMIT, written(("north", "1")))] if reaches_back else []
+    undone = at.begin(Action.COMPACTION)
+    after = at.commit(Action.DELTA_COMMIT, written(("north", "1")))
+    at.commit(Action.DELTA_COMMIT, written(("north", "1")))
+    rollback = at.begin(Action.ROLLBACK)
+    plan = RollbackPlan(undone.requested_at, Action.COMPACTION, {})
+    at.publish(rollback, encode_rollback_metadata(plan, rollback.requested_at, 1))
+    at.store.forget(undone)
+    at.store.archive([*before, after], lambda: None)
+    found = find_undone(at.store, [undone.requested_at], at.load(), at.store.load_archived())
+    assert found == ({undone.requested_at} if reaches_back else set())
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_only_a_restore_that_deleted_archived_files_has_undone_archived_instants(
+    is_ours: bool,
+) -> None:
+    """Apache Hudi's restore to the same time keeps these files, and queries read them."""
+    at = TimelineInMaking()
+    name = at.next_time()
+    requested = at.request(Action.RESTORE, encode_restore_plan(RestorePlan(EMPTY_TABLE, ())))
+    content = encode_restore_metadata(requested.requested_at, 1, [], deletes_archived=is_ours)
+    at.publish(at.begin(Action.RESTORE, requested), content)
+    found = find_undone(at.store, [name], at.load(), at.store.load_archived())
+    assert found == ({name} if is_ours else set())
+
+
+def test_logs_in_plans_of_all_table_services_are_awaited() -> None:
+    at = TimelineInMaking(FormatVersion.V6)
+    group = FileGroupId("north", "1")
+    operation = CompactionOperation(
+        group=group, base_instant=at.next_time(), data_file=None, log_files=("compacted",)
+    )
+    at.request(Action.LOG_COMPACTION, encode_compaction_plan(CompactionPlan((operation,))))
+    planned = PlannedSlice(group=group, log_files=("clustered",))
+    plan = ClusteringPlan(input_groups=(ClusteringGroup(slices=(planned,)),))
+    at.request(Action.REPLACE_COMMIT, encode_clustering_plan(plan, "file:///t"))
+    at.request(Action.REPLACE_COMMIT)  # an overwrite
+    assert awaited_logs(at.store, at.load()) == {"north/compacted", "north/clustered"}
 
 
 @pytest.mark.parametrize("is_cleaned", [True, False])

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, cast
 from uuid import uuid4
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from lakemark.config import keys
 from lakemark.config.table_properties import TableType
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from sinks.audit import Audit, AuditFailed, ChangeCounts, OffsetGap, RecordsRead, audit
+from sinks.audit import Audit, AuditFailed, ChangeCounts, OffsetGap, RecordsRead, Spans, audit
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import BucketWritten, OpenWrite, PortionKind, PortionResult, Prepare
 from sinks.reject_limit import RejectLimit
@@ -38,6 +39,14 @@ def chunk(listed: list[tuple[int, int]]) -> pa.Table:
 
 def orders(offsets: Mapping[int, int]) -> KafkaCheckpoint:
     return KafkaCheckpoint("orders", offsets)
+
+
+def spans(start: Mapping[int, int], end: Mapping[int, int]) -> Spans:
+    return KafkaBatch(records=cast(Any, None), start=orders(start), end=orders(end)).spans
+
+
+def check(begin: Mapping[int, int], end: Mapping[int, int], *numbers: Any) -> Audit:
+    return audit("batch 7", spans(begin, end), *numbers)
 
 
 @given(records, st.integers(0, 30))
@@ -62,8 +71,7 @@ def test_the_lowest_and_the_widest_gap_of_each_partition_are_found(
     chunks = [listed[cuts[n] : cuts[n + 1]] for n in order]
     read = RecordsRead.of(RecordsRead.in_chunk(chunk(part)).to_table() for part in chunks)
     assert read == RecordsRead.in_chunk(chunk(listed))
-    start, end = orders(dict.fromkeys(range(4), 0)), orders(dict.fromkeys(range(4), 51))
-    found = read.gaps(start, end)
+    found = read.gaps(dict.fromkeys(range(4), (0, 51)))
     for partition in range(4):
         missing = sorted(set(range(51)) - {o for p, o in listed if p == partition})
         first = [offset for offset in missing if offset - 1 not in missing]
@@ -78,8 +86,8 @@ def test_the_lowest_and_the_widest_gap_of_each_partition_are_found(
 
 def test_a_plain_topic_has_no_gaps() -> None:
     read = RecordsRead.in_chunk(chunk([(0, n) for n in range(5, 9)]))
-    assert read.gaps(orders({0: 5}), orders({0: 9})) == []
-    assert read.gaps(orders({0: 4}), orders({0: 9, 1: 2})) == [
+    assert read.gaps(spans({0: 5}, {0: 9})) == []
+    assert read.gaps(spans({0: 4}, {0: 9, 1: 2})) == [
         OffsetGap(0, 4, 5),
         OffsetGap(1, 0, 2),
     ]
@@ -97,9 +105,8 @@ def test_the_parts_of_a_batch_add_up(
 ) -> None:
     rejected, arrived = min(rejected, len(listed)), max(len(listed) - rejected, 0)
     written = min(written, arrived)
-    start, end = orders(dict.fromkeys(range(4), 0)), orders(dict.fromkeys(range(4), 51))
     read = RecordsRead.in_chunk(chunk(listed))
-    found = audit(start, end, read, arrived, written, rejected)
+    found = audit("all", dict.fromkeys(range(4), (0, 51)), read, arrived, written, rejected)
     assert found.offsets == 4 * 51 == found.records + found.skipped
     assert found.records == found.written + found.merged + found.rejected
 
@@ -146,7 +153,7 @@ def test_a_contradiction_has_a_name(
     end: dict[int, int], numbers: tuple[int, int, int], told: str
 ) -> None:
     with pytest.raises(AuditFailed, match=told):
-        audit(orders({0: 5}), orders(end), READ, *numbers)
+        check({0: 5}, end, READ, *numbers)
 
 
 def test_changes_that_moves_drop_and_add_are_accounted_for() -> None:
@@ -154,14 +161,14 @@ def test_changes_that_moves_drop_and_add_are_accounted_for() -> None:
     counts = ChangeCounts.of_folded(keys_of_changes, late=0, absent=1, moved=1)
     assert ChangeCounts.from_table(counts.to_table()) == counts
     assert (counts.repeated, counts.to_write) == (1, 2)
-    begin, end = orders({0: 5}), orders({0: 8, 1: 1})
-    found = audit(begin, end, READ, 2, 2, 0, counts)
+    begin, end = {0: 5}, {0: 8, 1: 1}
+    found = check(begin, end, READ, 2, 2, 0, counts)
     assert (found.records, found.written, found.merged, found.skipped) == (3, 1, 2, 1)
     for arrived in (1, 3):
         with pytest.raises(AuditFailed, match=rf"1 repeated.* are 2 to write, but {arrived} arr"):
-            audit(begin, end, READ, arrived, 1, 0, counts)
+            check(begin, end, READ, arrived, 1, 0, counts)
     with pytest.raises(AuditFailed, match="3 records were read, but 2 accepted"):
-        audit(begin, end, READ, 2, 2, 0, replace(counts, changes=2, repeated=0))
+        check(begin, end, READ, 2, 2, 0, replace(counts, changes=2, repeated=0))
 
 
 @pytest.mark.parametrize("table_type", TableType)
@@ -209,11 +216,11 @@ def test_commit_of_an_earlier_version_has_no_ignored_records() -> None:
 
 def test_ignored_record_that_is_lost_contradicts_the_count() -> None:
     read = RecordsRead.in_chunk(chunk([(0, 5), (0, 7), (1, 0)]), {0: 1})
-    ends = orders({0: 8, 1: 1})
-    assert audit(orders({0: 5}), ends, read, 2, 2, 0).ignored == 1
+    ends = {0: 8, 1: 1}
+    assert check({0: 5}, ends, read, 2, 2, 0).ignored == 1
     told = "3 records were read, but 3 accepted and 0 rejected records arrived, and 1 were ignored"
     with pytest.raises(AuditFailed, match=told):
-        audit(orders({0: 5}), ends, read, 3, 3, 0)
+        check({0: 5}, ends, read, 3, 3, 0)
 
 
 class LosesOne(InThisProcess):

@@ -9,6 +9,7 @@ import pytest
 from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.lookup import newest_table_progress
+from checkpoints.position import Position
 from checkpoints.progress import decode_progress
 from lakemark.config import keys
 from lakemark.errors import Fenced
@@ -29,7 +30,7 @@ def new_stream(location: StorageLocation | None = None, identity: str = "") -> J
     return JsonStream(place, topic=topic, identity=identity, metadata_table=False)
 
 
-def told_by_newest(stream: JsonStream) -> dict[str, KafkaCheckpoint | None]:
+def told_by_newest(stream: JsonStream) -> dict[str, Position | None]:
     """Return the checkpoint of each streamer that the newest commit records."""
     table = open_table(stream.location)
     newest = table.timeline.completed()[-1]

@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.batch import KafkaBatch
 from sinks.hudi.collect import (
-    COLLECT_BUDGET_BYTES,
     MAX_ARROW_BATCH_BYTES,
     TooLarge,
     arrow_batch_rows,
     collect,
     share_bytes,
 )
+from sinks.hudi.collect_budget import COLLECT_BUDGET_BYTES
 
 
 @given(st.integers(0, 10_000_000), st.integers(32 << 20, COLLECT_BUDGET_BYTES))

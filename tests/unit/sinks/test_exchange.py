@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.file_names import BaseFileName, LogFileName
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
-from lakemark.operations.file_group_assigner import FileGroupAssignment
+from lakemark.operations.file_group_assigner import FileGroupAssignment, SharedGroups
 from lakemark.write.partitioner import Bucket, sort_by_bucket, task_of
 from sinks.hudi import arrived_rows
 from sinks.hudi.arrived_rows import ArrivedRows, TableInMemory
@@ -195,11 +195,15 @@ def test_two_long_rows_among_many_short_ones_are_in_two_groups() -> None:
     assert sum(groups) == 3
 
 
-@given(st.integers(1, 5), st.booleans())
-def test_a_task_gets_the_file_groups_of_its_buckets_only(tasks: int, looks_up: bool) -> None:
+@given(st.integers(1, 5), st.booleans(), st.sampled_from([None, SharedGroups("20260101")]))
+def test_a_task_gets_the_file_groups_of_its_buckets_only(
+    tasks: int, looks_up: bool, shared: SharedGroups | None
+) -> None:
     slices = {bucket: file_slice(bucket) for bucket in all_buckets()}
     waiting = file_slice(Bucket("eu", 3))
-    assignment = FileGroupAssignment(slices, frozenset({"eu", "us"}), {waiting.group: waiting})
+    assignment = FileGroupAssignment(
+        slices, frozenset({"eu", "us"}), {waiting.group: waiting}, shared=shared
+    )
     writer = BucketWriter(None, assignment)  # type: ignore[arg-type]
     parts = WriteBuckets(writer, writer, looks_up).for_tasks(tasks)
     assert len(parts) == tasks
@@ -210,6 +214,9 @@ def test_a_task_gets_the_file_groups_of_its_buckets_only(tasks: int, looks_up: b
         letters = parts[task_of(bucket, tasks, PortionKind.REJECTS)].rejects
         assert letters is not None
         assert letters.assignment.task(bucket) == assignment.task(bucket)
+    new = Bucket("fr", 1)
+    part = parts[task_of(new, tasks, PortionKind.ROWS)]
+    assert part.rows.assignment.task(new) == assignment.task(new)
     for number in range(BUCKETS):
         part = parts[task_of(Bucket("", number), tasks, PortionKind.KEYS)]
         if looks_up:

@@ -113,11 +113,11 @@ class Driver:
     record_bytes: int = 10
     too_large: bool = False
 
-    def read(self, batch: KafkaBatch) -> Exchange:
+    def read(self, batch: KafkaBatch) -> Exchange[KafkaBatch]:
         if self.too_large:
             raise TooLarge
         values = ["x" * self.record_bytes] * batch.planned_records
-        return ReadBatch(pa.table({"value": values}), LocalRunner(1))
+        return ReadBatch([pa.table({"value": values})], LocalRunner(1))
 
     def run(self, *_: object) -> list[Any]:
         return []

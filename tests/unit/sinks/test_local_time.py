@@ -38,7 +38,7 @@ from tests.tables import INDEX, SCHEMA, Row, commit, contents, spec
 
 ZONES = ["America/New_York", "Asia/Tokyo", "Asia/Kathmandu"]
 V6, V9 = FormatVersion.V6, FormatVersion.V9
-EVERY_COMMIT = CompactionPolicy(every_delta_commits=1)
+EVERY_COMMIT = CompactionPolicy(after_commits=1)
 
 InZone = Callable[[str], None]
 

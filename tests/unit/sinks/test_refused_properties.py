@@ -84,7 +84,10 @@ def test_property_that_appears_during_a_run_stops_the_next_commit(
     ("table_type", "values"),
     [
         (TableType.COPY_ON_WRITE, {keys.KEY_GENERATOR_TYPE: "USER_PROVIDED"}),
-        (TableType.MERGE_ON_READ, {keys.SLASH_SEPARATED_DATES: "true"}),
+        (
+            TableType.MERGE_ON_READ,
+            {keys.SLASH_SEPARATED_DATES: "true", keys.HIVE_STYLE_PARTITIONING: "true"},
+        ),
         (TableType.MERGE_ON_READ, {keys.KEY_GENERATOR_TYPE: "USER_PROVIDED"}),
     ],
 )
@@ -95,7 +98,7 @@ def test_property_that_refuses_rows_stops_the_next_commit_of_rows_alone(
     to = _assert_next_commit_is_refused(storage, values)
     to.recover()
     clean(to.table, CleaningPolicy(commits=1))
-    compacted = to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+    compacted = to.compact_if_due(CompactionPolicy(after_commits=1), LocalRunner(1))
     assert bool(compacted) is (table_type is TableType.MERGE_ON_READ)
     assert contents(storage) == {"a": (2, 2)}
 

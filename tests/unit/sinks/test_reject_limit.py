@@ -36,7 +36,7 @@ def test_a_wholly_broken_topic_ends_the_run_however_small_its_batches() -> None:
     assert sorted(stream.reasons()) == list(range(9))
     checkpoint = stream.sink.checkpoint()
     assert checkpoint is not None
-    assert checkpoint.offsets == {0: 9}
+    assert checkpoint.offsets_by_partition == {0: 9}
 
 
 def test_few_bad_records_among_the_last_ones_pass_and_a_bad_batch_does_not() -> None:

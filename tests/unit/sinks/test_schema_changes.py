@@ -14,6 +14,7 @@ import pytest
 from lakemark.config.table_properties import TableType
 from lakemark.errors import InvalidConfig, StorageUnavailable, WriteConflict
 from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
 from lakemark.model.action import Action
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.clean import clean
@@ -24,10 +25,11 @@ from lakemark.schema.evolution import MAX_EVOLVED_COLUMNS
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation
+from lakemark.transaction.carried_metadata import carry_table_facts
 from sinks.batch import KafkaBatch
 from sinks.hudi.batch_columns import SchemaRefused, TooManyColumns
 from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare
-from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream, Record
+from tests.json_stream import COLUMNS, InThisProcess, JsonStream, Record
 from tests.storages.wrapped_storage import T, WrappedStorage
 from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, writer
@@ -231,7 +233,8 @@ def other_writer(location: StorageLocation, *fields: pa.Field) -> TableWriter:
     table = open_table(location)
     assert table.schema is not None
     columns = {field.name: field for field in (*without_meta_columns(table.schema), *fields)}
-    return TableWriter(table, pa.schema(columns.values()), WriterSettings(INDEX))
+    index = BucketIndex(table.bucket_count or 2, table.properties.record_key_fields)
+    return TableWriter(table, pa.schema(columns.values()), WriterSettings(index))
 
 
 def commit_nothing(writer: TableWriter) -> None:
@@ -365,8 +368,9 @@ def test_columns_given_right_before_a_compaction_is_published_are_not_hidden() -
         stream.write([{"id": "a", "ts": moment}])
     (planned,) = stream.rows.compactions_to_do(CompactionPolicy(1))
     compaction = stream.rows.begin_compaction(planned)
-    assert compaction is not None
-    stats, seen = compaction.rewrite(LocalRunner(1)), compaction._newest_table_facts()
+    newest = stream.rows.table.newest_metadata()
+    assert compaction is not None and newest is not None
+    stats, seen = compaction.rewrite(LocalRunner(1)), carry_table_facts(newest.extra_metadata)
     commit_nothing(other_writer(location, pa.field("extra", pa.string())))
     compaction.publish(stats, lambda: seen)
     assert list(stream.schema()) == ["id", "ts", "n", "extra"]

@@ -114,7 +114,7 @@ class Pipeline:
 
 
 class _Topic:
-    def start_checkpoint(self, _: None) -> None:
+    def start(self, _: None) -> None:
         """Raise no error."""
 
 
@@ -160,6 +160,9 @@ def test_rows_are_renamed_cast_computed_hashed_and_filtered(tmp_path: Path) -> N
     }
     assert rejects[1][0] == "transform"
     assert "transform.3.cast: column 'price' cannot be cast to decimal" in str(rejects[1][1])
+    (cast_reject,) = (row for row in pipeline.read("_dead_letters") if row["offset"] == 1)
+    described = tuple(cast_reject[name] for name in ("code", "step", "column"))
+    assert described == ("transform_failed", "transform.3.cast", "price")
     assert [rejects[n][0] for n in (4, 5)] == ["decode", "key"]
     (extra,) = pipeline.extras()
     assert len(extra[keys.TRANSFORM]) == 64

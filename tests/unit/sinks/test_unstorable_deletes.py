@@ -29,6 +29,7 @@ def test_delete_that_no_log_can_store_is_a_dead_letter(ts_type: str, ts: object)
     stream = deleted(TableType.MERGE_ON_READ, ts_type, ts)
     (reason,) = stream.reasons().values()
     assert "the ordering value (ts) of a delete has more than 15 digits" in reason
+    assert stream.letters()[2]["code"] == "ordering_too_long"
     rows = stream.read()
     assert (rows["a"]["n"], rows["b"]["n"]) == (1, 2)
 

@@ -9,7 +9,8 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from streamer.events import BatchWritten, Event, OffsetsLost
+from streamer.events import BatchWritten, Event, OffsetsLost, RulesViolated
+from transforms.violations import RuleViolations
 
 #: Every class of event.
 CLASSES: tuple[type[Any], ...] = get_args(Event)
@@ -20,6 +21,7 @@ _instants = st.dates(date(2000, 1, 1)).map(lambda day: day.strftime("%Y%m%d23595
 _lost = st.fixed_dictionaries(
     {"topic": st.text(), "partition": st.integers(0, 8), "count": st.none() | _counts}
 )
+_violations = st.builds(RuleViolations, st.text(), st.text(), _counts, st.text())
 
 #: What only some values of a field's type can be.
 _FIELDS: dict[type[Any], dict[str, SearchStrategy[Any]]] = {
@@ -29,6 +31,7 @@ _FIELDS: dict[type[Any], dict[str, SearchStrategy[Any]]] = {
         "lag": _offsets,
     },
     OffsetsLost: {"lost": st.lists(_lost, max_size=3).map(tuple)},
+    RulesViolated: {"violations": st.lists(_violations, max_size=8).map(tuple)},
 }
 
 

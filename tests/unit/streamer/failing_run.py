@@ -58,7 +58,7 @@ class GoneTopic:
         assert self._begun.wait(HELD_S)
         raise TopicNotFound(TOPIC, "nowhere")
 
-    def flush_group_offsets(self, within_s: float) -> None:
+    def flush_positions(self, within_s: float) -> None:
         pass
 
 

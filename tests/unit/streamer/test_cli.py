@@ -42,7 +42,11 @@ def test_help_imports_no_engine() -> None:
         "demo",
         "run",
         "validate",
+        "migrate",
+        "doctor",
+        "preview",
         "query",
+        "subscribe",
         "table",
         "checkpoint",
         "broker",
@@ -122,14 +126,26 @@ def test_validate_lists_what_was_checked_and_what_was_not(
     pipeline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["validate", pipeline]) == OK
-    checked, before_spark, with_spark = re.split(r"not checked here.*\n", capsys.readouterr().err)
+    checked, by_doctor, with_spark = re.split(r"not checked here.*\n", capsys.readouterr().err)
     assert checked.startswith("checked:\n  the settings, one by one and together\n")
-    assert before_spark.splitlines() == [
-        "  topic orders at localhost:9092",
-        "  table /lake/orders",
-        "  dead-letter table /lake/orders_dead_letters",
+    assert [line.strip() for line in by_doctor.splitlines()] == [
+        "Java",
+        "Spark",
+        "broker localhost:9092",
+        "topic orders at localhost:9092",
+        "reading topic orders",
+        "storage /lake/orders",
+        "rights on /lake/orders",
+        "lock provider storage",
+        "table /lake/orders",
+        "storage /lake/orders_dead_letters",
+        "rights on /lake/orders_dead_letters",
+        "dead-letter table /lake/orders_dead_letters",
+        "columns and keys",
+        "offsets to resume from",
+        "memory for a batch",
     ]
-    assert "  the offsets to start at\n" in with_spark
+    assert "  whether records of the topic become rows\n" in with_spark
 
 
 def test_validate_warns_of_partitions_by_a_timestamp(
@@ -301,15 +317,20 @@ def test_a_query_is_checked_before_the_table_is_opened(
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_failed_run_exits_at_once_despite_running_threads(
-    log_format: str, pipeline: str, tmp_path: Path
-) -> None:
+def test_failed_run_exits_at_once_despite_running_threads(log_format: str, tmp_path: Path) -> None:
+    """The pipeline comes from a pipe, which can be read once."""
     program = [sys.executable, "-m", failing_run.__name__, str(tmp_path / "orders")]
-    arguments = ["run", pipeline, "--once", "--log-format", log_format]
+    arguments = ["run", "/dev/stdin", "--once", "--log-format", log_format]
     ended = subprocess.run(
-        [*program, *arguments], capture_output=True, text=True, timeout=failing_run.HELD_S / 2
+        [*program, *arguments, "--parallel-batches", "2"],
+        capture_output=True,
+        text=True,
+        input=PIPELINE,
+        timeout=failing_run.HELD_S / 2,
     )
     assert ended.returncode == FAILED
+    warning = "--parallel-batches has no effect, because there is only one pipeline"
+    assert warning in ended.stdout + ended.stderr
     reported = [line for line in ended.stderr.splitlines() if "there is no topic orders" in line]
     assert [line[:7] for line in reported] == ["lakemar" if log_format == "text" else '{"time"']
 

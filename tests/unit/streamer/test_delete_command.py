@@ -13,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
+from lakemark.storage import StorageLocation, open_storage
 from sinks.dead_letters import KEY_FIELDS
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table_delete import NOT_ERASED
 from tests.golden.golden_table import unpack
+from tests.tables import make
 from tests.unit.operations.tables import FAST, contents, create, rows
 from transforms.rejects import REJECTS_SCHEMA
 
@@ -130,6 +132,17 @@ def test_dead_letters_are_erased_although_an_earlier_process_has_deleted_them(
     stored = [pq.read_table(file) for file in Path(letters.location).glob("*.parquet")]
     assert [rows["value"].to_pylist() for rows in stored] == [[b'{"id": "order-2"}']]
     assert not [*Path(letters.location).glob(".*.log.*")]
+
+
+def test_a_dead_letter_table_without_a_commit_does_not_prevent_an_erasure(
+    table: lakemark.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first start of a pipeline creates its dead-letter table."""
+    letters = f"{table.location}_dead_letters"
+    make(open_storage(StorageLocation(letters)))
+    command = (table.location, "--key", "order-1", "--erase", "--run", "--dead-letters", letters)
+    assert run(*command) == OK
+    assert "has no commit yet, so it has no dead letters" in capsys.readouterr().err
 
 
 def test_another_table_with_the_name_of_the_dead_letter_table_is_left_alone(

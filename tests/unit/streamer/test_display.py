@@ -14,6 +14,7 @@ from streamer.display import LiveDisplay, PlainLines, describe, show_run
 from streamer.events import Event
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
+from transforms.violations import RuleViolations
 
 BATCH = events.BatchWritten(
     batch_id=2,
@@ -73,6 +74,25 @@ DESCRIBED: list[tuple[Event, str]] = [
         "batch 2: 1 rejected: orders 0:7: no JSON -> /dead",
     ),
     (
+        events.RulesViolated(
+            2,
+            (
+                RuleViolations("n is positive", "dead_letter", 1, "orders 0:7"),
+                RuleViolations("n < 9", "warn", 2_000, "orders 1:3"),
+            ),
+        ),
+        "batch 2: rules violated: n is positive: 1 row (dead_letter) of record orders 0:7; "
+        "n < 9: 2,000 rows (warn), the first of record orders 1:3",
+    ),
+    (
+        events.RulesViolated(
+            2, tuple(RuleViolations(rule, "warn", 1, "orders 0:7") for rule in "abcdefg")
+        ),
+        "batch 2: rules violated: "
+        + "; ".join(f"{rule}: 1 row (warn) of record orders 0:7" for rule in "abcde")
+        + "; and 2 further rules",
+    ),
+    (
         events.PartitionsChanged(2, 3, "record key 'a' exists in partition 'x'"),
         "batch 2: 3 rows whose key is in another partition, "
         "such as: record key 'a' exists in partition 'x'",
@@ -109,6 +129,10 @@ DESCRIBED: list[tuple[Event, str]] = [
     (
         events.Retrying("no broker", 1, 5, 2.0),
         "failed (attempt 1 of 5), retrying in 2 s: no broker",
+    ),
+    (
+        events.ClusteringAwaited("a plan is about to replace x", 3, 2.0),
+        "waiting, looking again in 2 s: a plan is about to replace x",
     ),
     (
         events.RunStopped("caught up", {0: 9}, 3, 900, 12.0),

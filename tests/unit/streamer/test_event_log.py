@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamer.config.load import validated
 from streamer.config.secrets import build_redactor
-from streamer.event_log import JsonEventWriter, event_log
+from streamer.event_log import JsonLines, event_log
 from streamer.events import Event, Retrying, RunFailed
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
@@ -23,7 +23,7 @@ OWN = {"time", "pipeline", "event"}
 
 def reported(event: Event) -> dict[str, Any]:
     out = io.StringIO()
-    JsonEventWriter(out, "orders", lambda text: text)(event)
+    JsonLines(out, lambda text: text).listener("orders")(event)
     (line,) = out.getvalue().splitlines()
     parsed: dict[str, Any] = json.loads(line)
     return parsed

@@ -10,6 +10,7 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
+    ClusteringAwaited,
     CompactionCompleted,
     CompactionFailed,
     CompactionResolved,
@@ -19,7 +20,7 @@ from streamer.events import (
     RunStopped,
     WarningLogged,
 )
-from streamer.health import Health
+from streamer.health import Health, SharedHealth
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
@@ -145,6 +146,19 @@ def test_retries_without_a_commit_are_borne_for_a_while(run: Run) -> None:
     assert run.health.verdict().is_ready
 
 
+def test_a_run_that_waits_for_a_clustering_lives_but_is_not_ready(run: Run) -> None:
+    run.health(STARTED)
+    run.health(FAILED)
+    for number in range(1, 100):
+        run.now += 30
+        run.health(ClusteringAwaited("a plan is pending", number, 30.0))
+        verdict = run.health.verdict()
+        assert (verdict.is_alive, verdict.is_ready) == (True, False)
+    assert "a plan is pending" in verdict.reason
+    run.health(STARTED)
+    assert run.health.verdict().is_ready
+
+
 def test_a_failure_is_over_when_the_stream_waits_in_peace(run: Run) -> None:
     run.health(STARTED)
     run.health(FAILED)
@@ -181,3 +195,38 @@ def test_every_event_counts_as_progress_or_the_end(kind: type[Any], data: st.Dat
     run.now += 50
     is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed, Alive, WarningLogged)
     assert run.health.verdict().is_alive is not is_no_sign
+
+
+def test_process_of_several_pipelines_is_replaced_only_if_that_helps() -> None:
+    runs = {name: Run() for name in ("a", "b", "c")}
+    shared = SharedHealth()
+    assert shared.verdict().is_alive, "Spark starts"
+    for name, one in runs.items():
+        shared.add(name, one.health)
+        one.health(STARTED)
+    verdict = shared.verdict()
+    assert (verdict.is_alive, verdict.is_ready) == (True, True)
+    assert verdict.reason == "3 of 3 pipelines are ready"
+
+    runs["a"].health(RunFailed("TopicNotFound", "no topic"))
+    runs["b"].health(FAILED)
+    runs["b"].now += 61
+    runs["b"].health(FAILED)
+    verdict = shared.verdict()
+    assert (verdict.is_alive, verdict.is_ready) == (True, False), "c runs well"
+    assert verdict.reason == (
+        "1 of 3 pipelines are ready\n"
+        "a: failed: TopicNotFound\n"
+        "b: failing for 61 s (StreamInterrupted): attempt 2 of 50"
+    )
+
+    runs["b"].health(RunStopped("caught up", {}, 0, 0, 0.0))
+    assert shared.verdict().is_ready, "c is the only one that has not ended"
+    runs["c"].now += 61
+    verdict = shared.verdict()
+    assert not verdict.is_alive, "c is stuck"
+    assert "c: stuck for 61 s" in verdict.reason
+    runs["c"].wait(0)
+    assert shared.verdict().is_alive
+    runs["c"].health(RunStopped("caught up", {}, 0, 0, 0.0))
+    assert not shared.verdict().is_alive, "nothing runs"

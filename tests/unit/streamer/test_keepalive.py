@@ -25,6 +25,7 @@ class Loop:
     committed_at: float | None
     created_at: float
     looks: int = 0
+    is_idle: bool = False
 
     @property
     def position(self) -> KafkaCheckpoint | None:
@@ -65,4 +66,7 @@ def test_idle_run_emits_keepalives() -> None:
         topic.is_gone = True
         signs = (reported.get(timeout=WITHIN_S) for _ in range(1_000))
         assert any(isinstance(sign, Alive) and not sign.lag for sign in signs)
+        loop.is_idle = True  # nothing is unread, so the broker is not asked
+        signs = (reported.get(timeout=WITHIN_S) for _ in range(1_000))
+        assert any(isinstance(sign, Alive) and sign.lag == {0: 0, 1: 0} for sign in signs)
     until(lambda: "lakemark-alive" not in [thread.name for thread in threading.enumerate()])

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
 from uuid import uuid4
 
 import pytest
@@ -20,13 +20,17 @@ from lakemark.execution.runner import LocalRunner, Result, Runner, Task
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
 from lakemark.timeline.clock import ClockBehind
+from lakemark.transaction.conflicts import ClusteringPlanned
+from lakemark.transaction.rollback import roll_back_named
 from sinks.hudi.exchange import DriverExchange
 from sinks.hudi.sink import HudiSink
 from sinks.reject_limit import NO_REJECTS
+from streamer import loop as loop_module
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
 from streamer.events import (
     BatchWritten,
+    ClusteringAwaited,
     CompactionCompleted,
     Event,
     OffsetsLost,
@@ -37,15 +41,18 @@ from streamer.events import (
     ServiceCompleted,
 )
 from streamer.loop import StreamLoop
+from streamer.schedule import UNSHARED, Schedule, SharedSchedule
 from streamer.services import ServicePolicies, TableServices
+from streamer.slots import Slots
 from streamer.sources.errors import BrokerUnreachable
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_offsets import LostRange, OffsetRange, Start
 from streamer.stopping import stop_on_signals
-from streamer.stream_batches import PlannedBatch
+from streamer.stream_batches import PlannedBatch, StreamBatches
 from tests.json_stream import JsonStream, kafka_batch
 from tests.table_services import new_storage
-from tests.tables import Row, commit, make, write_files, writer
+from tests.tables import Row, commit, lookup_writer, make, write_files, writer
+from tests.writers import plan_clustering
 from transforms.decode.schema_policy import SchemaPolicy
 
 #: Longer than any run here takes.
@@ -57,10 +64,13 @@ BROKER = "nowhere:9092"
 class AwayBroker:
     """A source whose broker does not answer."""
 
+    def check_reachable(self) -> None:
+        self.start()
+
     def start(self, *_: object) -> None:
         raise BrokerUnreachable(BROKER, "no answer")
 
-    def flush_group_offsets(self, within_s: float) -> None:
+    def flush_positions(self, within_s: float) -> None:
         pass
 
 
@@ -78,10 +88,10 @@ class LosingSource:
     def forget_first_start(self) -> None:
         pass
 
-    def flush_group_offsets(self, within_s: float) -> None:
+    def flush_positions(self, within_s: float) -> None:
         pass
 
-    def stream(self, start: KafkaCheckpoint) -> object:
+    def open_stream(self, *_: object) -> object:
         message = "the stream fails"
         raise Permanent(message)
 
@@ -89,27 +99,17 @@ class LosingSource:
 class UnstartableSource(LosingSource):
     """A source whose stream Spark does not start."""
 
-    def stream(self, start: KafkaCheckpoint) -> object:
+    def open_stream(self, *_: object) -> object:
         return UnstartableStream()
 
 
 class UnstartableStream:
-    """The part of Spark's stream and of its writer that a run uses to start it."""
+    """The part of a stream that a run uses to start it."""
 
-    @property
-    def writeStream(self) -> UnstartableStream:
-        return self
+    def plan(self, *_: object) -> None:
+        """Return no batch."""
 
-    def foreachBatch(self, on_batch: object) -> UnstartableStream:
-        return self
-
-    def option(self, key: str, value: str) -> UnstartableStream:
-        return self
-
-    def trigger(self, **_: object) -> UnstartableStream:
-        return self
-
-    def start(self) -> object:
+    def start(self, on_batch: object) -> object:
         message = "Spark does not start the stream"
         raise Permanent(message)
 
@@ -123,7 +123,7 @@ class SilentSource(KafkaSource):
     def forget_first_start(self) -> None:
         pass
 
-    def commit_group_offsets(self, checkpoint: KafkaCheckpoint) -> None:
+    def report_position(self, checkpoint: KafkaCheckpoint) -> None:
         pass
 
     def lag(self, checkpoint: KafkaCheckpoint) -> dict[int, int]:
@@ -155,12 +155,18 @@ class HeldRunner(LocalRunner):
 
 
 def loop_of(
-    runner: Runner, limits: RetryConfig, reported: list[Event], *, is_behind_a_crash: bool = False
+    runner: Runner,
+    limits: RetryConfig,
+    reported: list[Event],
+    *,
+    is_behind_a_crash: bool = False,
+    has_buckets: bool = True,
+    schedule: Schedule = UNSHARED,
 ) -> StreamLoop:
     """Create a run on a table with two slices to compact, whose source does not answer."""
     storage = new_storage()
     make(storage)
-    rows = writer(storage)
+    rows = writer(storage) if has_buckets else lookup_writer(storage)
     for number in (1, 2):
         commit(rows, [Row("a", number), Row("b", number, region="south")])
     if is_behind_a_crash:
@@ -168,9 +174,8 @@ def loop_of(
     services = TableServices([rows], ServicePolicies(CompactionPolicy(1)), runner, reported.append)
     sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
     config = RunConfig(retry=limits)
-    return StreamLoop(
-        "orders", source, sink, DriverExchange(LocalRunner(1)), services, config, reported.append
-    )
+    exchange = DriverExchange(LocalRunner(1))
+    return StreamLoop("orders", source, sink, exchange, services, config, reported.append, schedule)
 
 
 def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() -> None:
@@ -296,6 +301,136 @@ def test_rollback_at_the_start_is_reported_with_its_own_seconds(
         e for e in reported if isinstance(e, ServiceCompleted) and e.service == "rollback"
     ]
     assert rollback.seconds >= 0.05
+
+
+class QuietSource(LosingSource):
+    """A source that has lost nothing."""
+
+    def start(self, checkpoint: KafkaCheckpoint | None, topic_id: str) -> Start:
+        return Start(checkpoint or KafkaCheckpoint("orders", {0: 7}), topic_id=self.topic_id)
+
+
+class RefusedStream:
+    """A stream whose batch a planned clustering prevents, until another writer removes the plan.
+
+    Attributes:
+        times: how often the stream was started.
+    """
+
+    def __init__(self, loop: StreamLoop) -> None:
+        table = loop._sink.table
+        self.planned = plan_clustering(table.storage, table.view().latest_slices()[0].group)
+        self.times = 0
+
+    def run(self, *_: object) -> None:
+        self.times += 1
+        if self.times == 1:
+            raise ClusteringPlanned(self.planned, "its file group")
+        if self.times == 2:
+            message = "the store is busy"
+            raise StorageUnavailable(message)
+        message = "the batch is written"
+        raise Permanent(message)
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_buckets"), [("continuous", False), ("continuous", True), ("once", False)]
+)
+def test_planned_clustering_of_another_writer_does_not_end_a_continuous_run(
+    monkeypatch: pytest.MonkeyPatch, mode: Literal["continuous", "once"], has_buckets: bool
+) -> None:
+    """No run waits for the clustering of a table with buckets, which no writer can execute."""
+    reported: list[Event] = []
+    limits = RetryConfig(max_attempts=3, backoff_s=0.001, max_backoff_s=0.002)
+    loop = loop_of(LocalRunner(1), limits, reported, has_buckets=has_buckets)
+    loop._source, loop._config = cast(Any, QuietSource()), RunConfig(retry=limits, mode=mode)
+    stream, waits = RefusedStream(loop), 3 * limits.max_attempts
+
+    def listen(event: Event) -> None:
+        reported.append(event)
+        is_last = sum(isinstance(one, ClusteringAwaited) for one in reported) == waits
+        if isinstance(event, ClusteringAwaited) and is_last:
+            roll_back_named(loop._sink.table.context, stream.planned.requested_at)
+
+    monkeypatch.setattr(loop, "_listener", listen)
+    monkeypatch.setattr(loop, "_stream", stream.run)
+    if mode == "once" or has_buckets:
+        with pytest.raises(ClusteringPlanned):
+            loop.run()
+        assert stream.times == 1
+        return
+    with pytest.raises(Permanent, match="the batch is written"):
+        loop.run()
+    assert stream.times == 3, "the batch is not written while the plan is pending"
+    (failed,) = [event for event in reported if isinstance(event, Retrying)]
+    waited = [event.waits for event in reported if isinstance(event, ClusteringAwaited)]
+    assert waited == [*range(1, waits + 1)]
+    assert (failed.attempt, failed.max_attempts) == (1, 3), "a wait is no failure"
+
+
+class FreeSlots:
+    """The slots of a process with one stream and one batch; ``count`` notes the free ones."""
+
+    def __init__(self) -> None:
+        self._streams, self._batches = Slots(1), Slots(1)
+        self.counted = list[tuple[int, int]]()
+        unused = cast(Any, None)
+        self.schedule = SharedSchedule("orders", unused, self._streams, self._batches, unused)
+
+    def count(self, *_: object) -> None:
+        self.counted.append((self._streams._free, self._batches._free))
+
+
+def test_services_of_a_start_hold_the_slot_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = FreeSlots()
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=1), [], schedule=slots.schedule)
+    monkeypatch.setattr(loop._source, "check_reachable", slots.count)
+    monkeypatch.setattr(loop._services, "run", slots.count)
+    with pytest.raises(BrokerUnreachable):
+        loop.run()
+    assert slots.counted == [(1, 1), (0, 0)], "the broker is asked before a slot is held"
+
+
+def test_pipeline_whose_broker_is_away_holds_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = FreeSlots()
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2), [], schedule=slots.schedule)
+    monkeypatch.setattr(loop._sink, "recover", slots.count)
+    with pytest.raises(BrokerUnreachable):
+        loop.run()
+    assert not slots.counted
+
+
+def test_wait_for_a_compaction_holds_no_slot_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = FreeSlots()
+    loop = loop_of(LocalRunner(1), RetryConfig(), [], schedule=slots.schedule)
+    monkeypatch.setattr(loop._services, "wait", slots.count)
+    with loop._batch_slot(lambda: False) as has_slot:
+        assert has_slot
+        loop._serve_tables()
+    assert slots.counted == [(1, 1)]
+
+
+class EndlessQuery:
+    """A query of Spark that waits for a broker that is down, so that it does not end."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+
+    def stop(self) -> None:
+        self.may_end.wait(LONG_S)
+
+
+def test_stream_that_does_not_end_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "_STREAM_ENDS_WITHIN_S", 0.1)
+    monkeypatch.setattr(loop_module, "_CANCEL_S", 0.1)
+    loop, unused = loop_of(LocalRunner(1), RetryConfig(), []), cast(Any, None)
+    batches = StreamBatches(unused, unused, unused, unused, loop._stopping, reads_ahead=False)
+    query, began = EndlessQuery(), time.monotonic()
+    assert loop._end(cast(Any, query), batches) is None
+    assert time.monotonic() - began < LONG_S / 2
+    assert loop.has_unfinished_work
+    assert loop.waiting_at > began, "a run that waits for a broker is not stuck"
+    query.may_end.set()
 
 
 def test_the_handler_of_a_signal_cannot_meet_its_own_thread_waiting_for_the_event_it_sets() -> None:

@@ -18,7 +18,7 @@ import pytest
 import lakemark
 from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties
-from lakemark.errors import InvalidConfig
+from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
 from lakemark.operations.metadata_table import metadata_differences
@@ -43,7 +43,7 @@ class Topic:
     def __init__(self, *records: Mapping[str, object]) -> None:
         self._records = records
 
-    def start_checkpoint(self, _: None) -> None:
+    def start(self, _: None) -> None:
         """Raise no error."""
 
     def sample(self, _: int) -> pa.Array:
@@ -377,10 +377,11 @@ def test_consistent_hashing_is_refused_before_anything_starts(
         opened(tmp_path, COLUMNS, None, **table)
 
 
-def with_record_index(folder: Path) -> None:
+def with_record_index(folder: Path, *, partitioned: bool = False) -> None:
     """Create a table with a record index and one row."""
-    make(open_storage(StorageLocation(str(folder / "rows"))), indexes=["record_index"])
-    commit(lookup_writer(open_storage(StorageLocation(str(folder / "rows")))), [Row("a", 1, 1)])
+    storage = open_storage(StorageLocation(str(folder / "rows")))
+    make(storage, indexes=["record_index"], partitioned=partitioned)
+    commit(lookup_writer(storage), [Row("a", 1, 1)])
 
 
 OF_TESTS: Mapping[str, object] = {
@@ -404,10 +405,30 @@ def test_pipeline_on_a_record_index_must_say_that_rows_move(tmp_path: Path) -> N
     assert metadata_differences(open_table(StorageLocation(str(tmp_path / "rows")))) == []
 
 
+def test_pipeline_on_a_partitioned_record_index_keeps_a_row_in_each_partition(
+    tmp_path: Path,
+) -> None:
+    with_record_index(tmp_path, partitioned=True)
+    table: dict[str, object] = {"ordering": "ts", "partition_by": "region"}
+    with pytest.raises(Unsupported, match="has a partitioned record index, which does not show"):
+        opened(tmp_path, OF_TESTS, None, **table, partition_change="move")
+    with pytest.raises(InvalidConfig, match=r"operation: insert, .* record index.*; use upsert"):
+        opened(tmp_path, OF_TESTS, None, **table, operation="insert")
+    sink = opened(tmp_path, OF_TESTS, None, **table, partition_change="allow")
+    sink.recover()
+    sink.progress()
+    paths = ("north", "south", "example.com")
+    rows = [{"id": "a", "region": region, "ts": 2, "v": 2} for region in paths]
+    written = sink.write(kafka_batch("orders", 0, rows), InThisProcess())
+    assert written.rejected == 1, "the index cannot have files for a partition with a dot"
+    assert regions(tmp_path) == [("a", "north"), ("a", "south")]
+    assert metadata_differences(open_table(StorageLocation(str(tmp_path / "rows")))) == []
+
+
 def test_table_that_is_ordered_by_text_is_continued_where_that_is_allowed(tmp_path: Path) -> None:
     decode = {"schema": {"id": "string", "seen": "string"}}
     write_row(opened(tmp_path, decode, ordering="seen", allow_text_ordering=True), id="a", seen="1")
-    with pytest.raises(ConfigError, match=r"set table.allow_text_ordering: true"):
+    with pytest.raises(ConfigError, match=r"the type stays; set table.allow_text_ordering"):
         opened(tmp_path, {}, ordering="seen")
     sink = opened(tmp_path, {}, ordering="seen", allow_text_ordering=True)
     assert sink.table.schema is not None
@@ -442,7 +463,7 @@ def test_existing_table_keeps_its_partitions_by_a_timestamp(
 ) -> None:
     decode = {"schema": {"id": "string", "at": "timestamp"}}
     with monkeypatch.context() as before:
-        before.setattr("streamer.pipeline.timestamp_partition_problems", lambda *_: ())
+        before.setattr("streamer.config.column_roles.timestamp_partition_problems", lambda *_: ())
         row = {"id": "a", "at": datetime(2026, 1, 1, tzinfo=UTC)}
         write_row(opened(tmp_path, decode, partition_by="at"), **row)
     opened(tmp_path, decode, partition_by="at")

@@ -13,7 +13,7 @@ import lakemark
 from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
-from lakemark.operations.resize_buckets import Resize
+from lakemark.operations.resize_buckets import request_resize
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
@@ -94,7 +94,7 @@ def test_pipeline_resizes_only_as_its_settings_say(
 def test_pipeline_executes_a_plan_that_it_would_not_make(tmp_path: Path) -> None:
     pipeline = config(tmp_path, {"index": "consistent_hashing"}, bucket_resizing={"enabled": False})
     run(pipeline, 0, range(20))
-    planned = Resize.request(lakemark.open(tmp_path / "rows", only_writer=True)._table, SPLIT_ALL)
+    planned = request_resize(lakemark.open(tmp_path / "rows", only_writer=True)._table, SPLIT_ALL)
     assert planned is not None
     assert len(run(pipeline, 20, range(10, 30))) == 1
     assert keys_of(tmp_path) == sorted(f"k{n}" for n in range(30))

@@ -16,6 +16,7 @@ from lakemark.errors import InvalidConfig
 from streamer.row_output import (
     check_file,
     first_rows,
+    json_texts,
     print_rows,
     write_file,
     write_json_lines,
@@ -63,6 +64,14 @@ def test_csv_holds_bytes_as_json_lines_do(tmp_path: Path) -> None:
     write_file(BINARY.to_batches(), BINARY.schema, tmp_path / "rows.jsonl")
     lines = (tmp_path / "rows.jsonl").read_text().splitlines()
     assert [json.loads(line)["raw"] for line in lines] == ["/wA=", None, "", "YSwiYg=="]
+
+
+def test_decimals_have_no_exponent() -> None:
+    prices = pa.array([Decimal(0), Decimal("1E+2")], pa.decimal128(38, 18))
+    rows = pa.record_batch({"price": prices})
+    zeros = "0" * 18
+    texts = [json.loads(text)["price"] for text in json_texts(rows)]
+    assert texts == [f"0.{zeros}", f"100.{zeros}"]
 
 
 @pytest.mark.parametrize("extension", [".csv", ".jsonl", ".parquet"])

@@ -13,7 +13,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from streamer.jvm_exit import log_file
-from streamer.session import driver_memory_bytes, local_settings
+from streamer.session import local_settings
+from streamer.spark_driver import driver_memory_bytes
 from streamer.toolchain import cache_home, find_java
 from tests.short_lived import short_lived
 from tests.waiting import until

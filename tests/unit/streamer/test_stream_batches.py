@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -18,12 +18,19 @@ from lakemark.errors import Permanent
 from lakemark.execution.runner import LocalRunner
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import Exchange, ReadBatch
+from streamer.schedule import UNSHARED
+from streamer.slots import Slots
 from streamer.stream_batches import PlannedBatch, StreamBatches
+from tests.waiting import until
 
 LONG_S = 20.0
 
 #: Nothing happens in this time that the test does not allow.
 MOMENT_S = 0.05
+
+
+#: The number of the batch that a stream has already published.
+_EARLIER = 99
 
 
 class ReadWhenWritten:
@@ -38,6 +45,8 @@ class Stream:
     """Calls ``on_batch`` as Spark does, one batch after the other, and records what happens.
 
     Attributes:
+        reads_ahead: whether a batch is read while the previous one is published.
+        has_published_first: whether the stream has already published a batch, which is not noted.
         happened: a text for each batch that was read or published, in order.
         may_publish: for a held batch, the event that permits its publication.
         sizes: Arrow bytes of a batch. If there is no size, the batch is read when it is written.
@@ -48,9 +57,11 @@ class Stream:
         announced: the batches that were announced, in order.
         announced_at: when each published batch was announced.
         stopping: set to stop the run.
+        slots: the slots of batches, if other pipelines share the process.
     """
 
     reads_ahead: bool = True
+    has_published_first: bool = True
     happened: list[str] = field(default_factory=list)
     may_publish: dict[int, threading.Event] = field(default_factory=dict)
     sizes: dict[int, int | None] = field(default_factory=dict)
@@ -61,6 +72,7 @@ class Stream:
     announced: list[int] = field(default_factory=list)
     announced_at: dict[int, float] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)
+    slots: Slots = field(default_factory=lambda: Slots(1))
     changed: threading.Condition = field(default_factory=threading.Condition)
     batches: StreamBatches = field(init=False)
 
@@ -72,7 +84,12 @@ class Stream:
             self._publish,
             self.stopping,
             reads_ahead=self.reads_ahead,
+            slot=UNSHARED.batch if self.reads_ahead else self.slots.hold,
         )
+        if self.has_published_first:
+            self.batches.on_batch(cast(Any, _EARLIER), _EARLIER)
+            self.happened.clear()
+            self.announced.clear()
 
     @contextmanager
     def calls(self, *numbers: int) -> Iterator[None]:
@@ -111,7 +128,7 @@ class Stream:
         start, end = (KafkaCheckpoint("t", {0: offset}) for offset in (number, number + 1))
         return KafkaBatch(records=cast(Any, number), start=start, end=end)
 
-    def _read(self, batch: KafkaBatch) -> Exchange:
+    def _read(self, batch: KafkaBatch) -> Exchange[Any]:
         number = cast(int, batch.records)
         if number in self.unreadable:
             message = f"{number} is unreadable"
@@ -123,7 +140,7 @@ class Stream:
         if size is None:
             return ReadWhenWritten()
         self._note(f"read {number}")
-        return ReadBatch(pa.table({"value": pa.nulls(size, pa.int8())}), LocalRunner(1))
+        return ReadBatch([pa.table({"value": pa.nulls(size, pa.int8())})], LocalRunner(1))
 
     def _publish(self, planned: PlannedBatch) -> None:
         self.announced_at[planned.id] = planned.announced_at
@@ -159,6 +176,15 @@ def test_one_batch_is_read_ahead_and_all_are_published_in_order() -> None:
     assert stream.batches.failure is None
 
 
+def test_no_batch_is_read_while_the_first_one_is_published() -> None:
+    stream = Stream(has_published_first=False)
+    may_publish = stream.hold(0)
+    with stream.calls(0, 1):
+        stream.wait_for("read 0")
+        may_publish.set()
+    assert stream.happened == ["read 0", "publish 0", "read 1", "publish 1"]
+
+
 def test_times_of_batches_do_not_overlap() -> None:
     stream = Stream()
     may_publish = stream.hold(0)
@@ -176,6 +202,52 @@ def test_nothing_is_read_ahead_if_that_is_off() -> None:
     with stream.calls(0, 1):
         pass
     assert stream.happened == ["read 0", "publish 0", "read 1", "publish 1"]
+
+
+def test_batch_holds_its_slot_until_it_is_published() -> None:
+    stream = Stream(reads_ahead=False)
+    may_publish = stream.hold(0)
+    with ExitStack() as others_end:
+        others_batch = others_end.enter_context(ExitStack())
+        others_batch.enter_context(stream.slots.hold(bool))
+        others_end.enter_context(stream.calls(0))
+        until(lambda: stream.batches.awaits_slot)
+        assert not stream.batches.is_idle
+        assert not stream.announced, "the wait is not part of the time of the batch"
+        others_batch.close()
+        stream.wait_for("read 0")
+        with stream.slots.hold(lambda: True) as has_slot:
+            assert not has_slot
+        may_publish.set()
+    assert stream.happened == ["read 0", "publish 0"]
+    with stream.slots.hold(bool) as has_slot:
+        assert has_slot
+
+
+@pytest.mark.parametrize("end", ["stop", "close"])
+def test_batch_that_waits_for_its_slot_is_dropped_if_the_stream_ends(end: str) -> None:
+    stream = Stream(reads_ahead=False)
+    with stream.slots.hold(bool), stream.calls(0, 1):
+        until(lambda: stream.batches.awaits_slot)
+        if end == "stop":
+            stream.stopping.set()
+        else:
+            stream.batches.close()
+        assert stream.batches.finish_batch(LONG_S)
+    assert not stream.happened
+    assert not stream.slots.are_wanted
+
+
+def test_close_lets_the_batch_in_progress_be_published() -> None:
+    stream = Stream(reads_ahead=False)
+    may_publish = stream.hold(0)
+    with stream.calls(0, 1):
+        stream.wait_for("read 0")
+        stream.batches.close()
+        assert not stream.batches.wait(MOMENT_S)
+        may_publish.set()
+    assert stream.happened == ["read 0", "publish 0"]
+    assert stream.batches.failure is None
 
 
 def test_batch_that_was_read_ahead_of_a_failure_is_dropped() -> None:

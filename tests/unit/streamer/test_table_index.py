@@ -57,11 +57,44 @@ def test_indexes_are_planned_created_listed_and_dropped(run: Run, place: str) ->
     assert metadata_differences(_table(place)) == []
 
 
+def test_a_partitioned_record_index_is_listed_as_such(run: Run, place: str) -> None:
+    assert run("create", "record_index", "--partitioned") == [
+        {"index": "record_index", "column": None, "partition": "record_index"}
+    ]
+    (created,) = run("create", "record_index", "--partitioned", "--run")
+    assert created["kind"] == "record_index (partitioned)"
+    assert run("list") == [created]
+    assert metadata_differences(_table(place)) == []
+
+
+def test_an_expression_index_is_planned_created_and_dropped(run: Run, place: str) -> None:
+    expression = "from_unixtime(v, yyyy-MM-dd)"
+    planned = {
+        "index": "days",
+        "expression": expression,
+        "kind": "column_stats",
+        "partition": "expr_index_days",
+    }
+    assert run("create", "days", "--expression", expression) == [planned]
+    (created,) = run("create", "days", "--expression", expression, "--run")
+    assert (created["kind"], created["columns"], created["state"]) == (
+        "column_stats",
+        "v",
+        "complete",
+    )
+    assert created["expression"] == "from_unixtime(v, 'yyyy-MM-dd')"
+    assert run("create", "days", "--expression", created["expression"], "--run") == []
+    assert metadata_differences(_table(place)) == []
+    run("drop", "days", "--run")
+    assert run("list") == []
+
+
 @pytest.mark.parametrize(
     ("command", "error"),
     [
         (["create", "by_v", "--column", "v"], "has no record index"),
         (["create", "files"], "there is no index 'files'"),
+        (["create", "bloom_filters", "--partitioned"], "for the index record_index only"),
         (["drop", "by_v"], "has no index 'by_v'; it has: none"),
     ],
 )
@@ -71,6 +104,20 @@ def test_a_command_that_cannot_work_names_the_reason(
     action, *rest = command
     assert main(["table", "index", action, place, *rest, "--run"]) != 0
     assert error in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("step", [(), ("--run",)])
+def test_the_record_index_is_announced_to_pipelines_that_do_not_move_rows(
+    place: str, capsys: pytest.CaptureFixture[str], step: tuple[str, ...]
+) -> None:
+    note = "needs table.partition_change: move at its next start"
+    command = ["table", "index", "create", place]
+    assert main([*command, "record_index", "--partitioned"]) == 0
+    assert note not in capsys.readouterr().err
+    assert main([*command, "record_index", *step]) == 0
+    assert note in capsys.readouterr().err
+    assert main([*command, "bloom_filters", *step]) == 0
+    assert note not in capsys.readouterr().err
 
 
 def _table(place: str) -> Any:

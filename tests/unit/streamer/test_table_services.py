@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action
 from lakemark.operations.metadata_table import drop_metadata_table, metadata_differences
+from lakemark.operations.savepoint import list_savepoints
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
+from lakemark.timeline.content import encode_savepoint
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
@@ -97,6 +101,20 @@ def test_compact_plans_schedules_and_runs(
     assert [row["rows"] for row in run("compact", "--run")] == [1], "the log since the plan"
     assert run("compact", "--run") == []
     assert contents(storage) == {**expected, "a": (4, 4)}
+
+
+def test_compact_also_executes_a_pending_log_compaction(run: Run, tmp_path: Path) -> None:
+    storage = table_at(tmp_path / "t")
+    for number in range(3):
+        commit(writer(storage), [Row("a", 5 + number, number)])
+    expected = contents(storage)
+    (scheduled,) = run("compact", "--logs", "--min-logs", "2", "--schedule")
+    not_due = ("compact", "--after-commits", "100")
+    assert run(*not_due) == [scheduled]
+    (done,) = run(*not_due, "--run")
+    assert done["instant"] == scheduled["instant"]
+    assert run(*not_due, "--run") == []
+    assert contents(storage) == expected
 
 
 @pytest.mark.parametrize("output", [[], ["--json"]])
@@ -231,10 +249,62 @@ def test_restore_undoes_all_that_is_later(run: Run, tmp_path: Path) -> None:
     assert contents(storage) == {"a": (1, 1)}
 
 
+def test_restore_to_empty_undoes_all_commits(run: Run, tmp_path: Path) -> None:
+    storage = table_at(tmp_path / "t")
+    assert [row["instant"] for row in run("restore", "--to-empty")] == names(storage)[::-1]
+    run("restore", "--to-empty", "--run")
+    assert contents(storage) == {}
+    assert metadata_differences(writer(storage).table) == []
+    commit(writer(storage), [Row("c", 4, 4)])
+    assert contents(storage) == {"c": (4, 4)}
+    assert metadata_differences(writer(storage).table) == []
+
+
+def test_old_savepoints_are_deleted_on_request(run: Run, tmp_path: Path) -> None:
+    storage = table_at(tmp_path / "t")
+    first, second, _ = names(storage)
+    for name in (first, second):
+        run("savepoint", "--create", name, "--run")
+    assert run("savepoint", "--delete-older-than", "1d") == []
+    (old,) = (tmp_path / "t/.hoodie/timeline").glob(f"{first}_*.savepoint")
+    kept = list_savepoints(writer(storage).table)[first]
+    aged = replace(kept, created_at_ms=kept.created_at_ms - 2 * 86_400_000)
+    old.write_bytes(encode_savepoint(aged))
+    assert {row["instant"] for row in run("savepoint", "--delete-older-than", "1d")} == {first}
+    old.write_bytes(encode_savepoint(replace(aged, files={})))
+    without_files = {"instant": first, "partition": None, "file": None}
+    assert run("savepoint", "--delete-older-than", "1d") == [without_files]
+    (left,) = run("savepoint", "--delete-older-than", "1d", "--run")
+    assert left["instant"] == second
+
+
+def test_orphans_are_listed_and_removed(run: Run, tmp_path: Path) -> None:
+    storage = table_at(tmp_path / "t")
+    to = writer(storage)
+    (stat,) = write_files(to, [Row("x", 9, 9)])
+    assert stat.path is not None
+    late = storage.read(stat.path)
+    to.abandon()
+    storage.put(stat.path, late)
+    assert run("remove-orphans") == [], "it was just written"
+    old = time.time() - 4 * 86_400
+    os.utime(tmp_path / "t" / stat.path, (old, old))
+    (total,) = run("remove-orphans")
+    assert (total["files"], total["bytes"], total["example"]) == (1, len(late), stat.path)
+    assert (total["part"], total["kept"]) == ("the table", False)
+    (listed,) = run("remove-orphans", "--files")
+    assert (listed["file"], listed["reason"]) == (stat.path, "its instant was undone")
+    assert storage.head(stat.path) is not None
+    assert run("remove-orphans", "--run") == [total]
+    assert storage.head(stat.path) is None
+    assert run("remove-orphans", "--run") == []
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("table clean {t}", "nothing to clean"),
+        ("table remove-orphans {t}", "no orphans"),
         ("table archive {t}", "nothing to archive"),
         ("table savepoint {t}", "no savepoints"),
         ("table upgrade {t} --to 9", "nothing to change: the table has version 9"),

@@ -65,6 +65,18 @@ def test_metadata_is_found_in_whichever_log_has_it_and_none_is_read_twice() -> N
     assert archive.load().read_commit(instant(9)) is None
 
 
+def test_many_commits_are_read_at_once() -> None:
+    storage = CountingStorage(new_storage())
+    put_log(storage, 1, ITEMS[:4])
+    put_log(storage, 12, ITEMS[4:])
+    archived = ArchiveLogs(storage, ARCHIVED).load()
+    archived.instants()
+    before = storage.count("open")
+    found = dict(archived.read_commits([*ITEMS, instant(9)]))
+    assert found == {item: metadata_of(item) for item in ITEMS}
+    assert storage.count("open") - before == 2
+
+
 def test_a_store_of_layout_1_reads_what_was_archived_meanwhile() -> None:
     storage = new_storage()
     put_log(storage, 1, ITEMS)

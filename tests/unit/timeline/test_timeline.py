@@ -66,6 +66,14 @@ def test_a_clean_that_stayed_behind_does_not_mark_where_the_timeline_starts() ->
     assert timeline.is_committed("4")
 
 
+def test_a_number_of_a_metadata_table_does_not_mark_where_an_archived_timeline_starts() -> None:
+    """Apache Hudi gives a number to the instant of a partition that it adds after an archival."""
+    numbered, commit = completed(f"{0:017d}", "8"), completed("5", "6")
+    assert Timeline.of([numbered, commit]).is_committed("4")
+    assert not Timeline.of([numbered, commit], has_history=False).is_committed("4")
+    assert Timeline.of([numbered]).start == numbered.requested_at
+
+
 def test_what_was_archived_completed_when_the_archive_says() -> None:
     archive = {"3": "8"}
     timeline = Timeline.of([completed("5", "6")], archived_time=archive.get)

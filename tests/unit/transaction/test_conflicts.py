@@ -17,6 +17,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.transaction.conflicts import (
+    ClusteringExecuted,
     ClusteringPlanned,
     check_conflicts,
     check_not_planned,
@@ -60,7 +61,9 @@ def conflict_of(ours: Action, theirs: Theirs, version: FormatVersion) -> type[Hu
         return None
     if theirs == "abandoned clustering":
         return WriteConflict if ours is Action.COMPACTION else ClusteringPlanned
-    if theirs in ("replacement", "clustering at work"):
+    if theirs == "clustering at work":
+        return WriteConflict if ours is Action.COMPACTION else ClusteringExecuted
+    if theirs == "replacement":
         return WriteConflict
     if theirs == "planned compaction":
         is_late_for_logs = ours is Action.DELTA_COMMIT and version is V6
@@ -103,7 +106,13 @@ def outcome_of(check: Callable[[], None]) -> type[HudiError] | None:
 
 
 def meet(
-    ours: Action, theirs: Theirs, when: When, groups: list[Group], version: FormatVersion
+    ours: Action,
+    theirs: Theirs,
+    when: When,
+    groups: list[Group],
+    version: FormatVersion,
+    *,
+    non_blocking: bool = False,
 ) -> type[HudiError] | None:
     """Write to bucket 1 in partition north next to another writer; return the error, if any."""
     at = TimelineInMaking(version)
@@ -124,6 +133,7 @@ def meet(
             at.load(),
             at.store,
             lambda clustering: theirs == "clustering at work",
+            non_blocking=non_blocking,
         )
     )
 
@@ -180,6 +190,26 @@ def test_two_file_groups_of_one_bucket_conflict_and_others_only_by_their_id(
         check_conflicts(pending, metadata, began_with, at.load(), at.store, lambda _: False)
 
     assert (outcome_of(check) is WriteConflict) == is_conflict
+
+
+@pytest.mark.parametrize("ours", OURS)
+@pytest.mark.parametrize("theirs", Theirs.__args__)  # type: ignore[attr-defined]
+def test_logs_of_non_blocking_writer_conflict_only_if_their_file_group_is_replaced(
+    ours: Action, theirs: Theirs
+) -> None:
+    """A compaction by a non-blocking writer conflicts like any other one."""
+    expected = conflict_of(ours, theirs, V9)
+    if ours is Action.DELTA_COMMIT and theirs in ("commit", "delta commit"):
+        expected = None
+    found = meet(ours, theirs, "since", [("north", BUCKET)], V9, non_blocking=True)
+    assert found is expected
+
+
+def test_other_file_group_of_a_bucket_is_a_conflict_for_non_blocking_writers() -> None:
+    theirs: list[Group] = [("north", SAME_BUCKET)]
+    for ours in (Action.COMMIT, Action.DELTA_COMMIT):
+        found = meet(ours, "delta commit", "since", theirs, V9, non_blocking=True)
+        assert found is WriteConflict
 
 
 def test_a_conflict_names_both_instants_and_the_file_group() -> None:

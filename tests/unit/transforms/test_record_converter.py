@@ -94,11 +94,21 @@ def test_reject_contains_the_original_bytes_and_the_reason() -> None:
         "value": b'{"id": 1}',
         "reason": "column 'id': number 1 is not a string",
         "stage": "decode",
+        "code": "invalid_value",
+        "step": None,
+        "column": "id",
+        "schema_id": None,
+        "attempts": 1,
+        "replayed_in": None,
+        "resolved_at": None,
+        "headers": None,
     }
-    assert [(reject["stage"], reject["reason"]) for reject in rejects[1:]] == [
-        ("key", "the record key (id) is null or empty"),
-        ("ordering", "the ordering value (at) is null"),
-        ("key", "the value is null, but no tombstone key is configured to find the row to delete"),
+    described = ("stage", "code", "column", "reason")
+    tombstone = "the value is null, but no tombstone key is configured to find the row to delete"
+    assert [tuple(reject[name] for name in described) for reject in rejects[1:]] == [
+        ("key", "missing_key", "id", "the record key (id) is null or empty"),
+        ("ordering", "missing_ordering", "at", "the ordering value (at) is null"),
+        ("key", "null_value", None, tombstone),
     ]
 
 
@@ -139,7 +149,7 @@ def test_json_tombstone_key_contains_nested_key_and_partition() -> None:
     assert (row[RECORD_KEY], row["_hoodie_partition_path"]) == ("7", "2024-01-31")
     assert (row["who"], row["day"], row[CHANGE_KIND]) == (None, None, ChangeKind.COMMIT_TIME_DELETE)
     (reject,) = converter(batch(None, key=b'{"who": {"id": 7}}')).rejects.rows.to_pylist()
-    assert reject["stage"] == "partition"
+    assert (reject["stage"], reject["code"]) == ("partition", "missing_partition")
     assert reject["reason"] == "Kafka key: partition field 'day' is missing"
 
 
@@ -340,3 +350,30 @@ def test_ambiguous_composite_record_keys_are_rejected() -> None:
     assert prepared.changes.column(RECORD_KEY).to_pylist() == expected
     assert [row["offset"] for row in prepared.rejects.rows.to_pylist()] == [1, 3]
     assert all("ambiguous" in r["reason"] for r in prepared.rejects.rows.to_pylist())
+    assert prepared.rejects.rows.column("code").to_pylist() == ["ambiguous_key"] * 2
+
+
+def test_partition_that_cannot_name_a_folder_and_refused_deletes_have_codes() -> None:
+    decoder = JsonDecoder(parse_schema({"id": "string", "day": "string"}))
+    keys = KeyGenerator(KeyGeneratorConfig(("id",), ("day",)))
+    inserting = RecordConverter(decoder, keys, inserts_only=True)
+    deletes = '{"id":"1","day":"a","_hoodie_is_deleted":true}'
+    rejects = inserting(batch('{"id":"1","day":"a/b"}', deletes, None)).rejects.rows
+    assert rejects.column("code").to_pylist() == [
+        "invalid_partition",
+        "delete_refused",
+        "delete_refused",
+    ]
+    assert rejects.column("column").to_pylist() == ["day", None, None]
+
+
+def test_a_partition_with_a_dot_is_rejected_if_the_table_says_so() -> None:
+    decoder = JsonDecoder(parse_schema({"id": "string", "day": "string"}))
+    keys = KeyGenerator(KeyGeneratorConfig(("id",), ("day",)))
+    rows = batch('{"id":"1","day":"a"}', '{"id":"1","day":"example.com"}', '{"id":"1"}')
+    assert RecordConverter(decoder, keys)(rows).rejects.rows.num_rows == 0
+    prepared = RecordConverter(decoder, keys, rejects_dots=True)(rows)
+    assert prepared.changes.num_rows == 2
+    (reject,) = prepared.rejects.rows.to_pylist()
+    assert (reject["offset"], reject["code"], reject["column"]) == (1, "invalid_partition", "day")
+    assert "has a dot, but the table has a partitioned record index" in reject["reason"]

@@ -23,6 +23,13 @@ _RECORD_INDEX = {
     # CREATE INDEX acts like a second writer
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
+_PARTITIONED_RECORD_INDEX = {
+    "hoodie.metadata.record.level.index.enable": "true",
+    "hoodie.index.type": "RECORD_LEVEL_INDEX",
+    "hoodie.metadata.record.level.index.min.filegroup.count": "2",
+    "hoodie.metadata.index.column.stats.enable": "false",
+    "hoodie.metadata.index.partition.stats.enable": "false",
+}
 _STATISTICS = {
     "hoodie.metadata.index.column.stats.enable": "true",
     "hoodie.metadata.index.partition.stats.enable": "true",
@@ -82,6 +89,12 @@ RECIPES = (
         "Record index and a secondary index on note.",
         merge_on_read(version(9), _RECORD_INDEX),
         _with_indexes(_SECONDARY),
+    ),
+    Recipe(
+        "v9_mor_partitioned_record_index",
+        "A record index whose keys are unique within a partition, in a compacted metadata table.",
+        merge_on_read(version(9), _PARTITIONED_RECORD_INDEX, _COMPACTED_METADATA),
+        _with_indexes(),
     ),
     Recipe(
         "v9_cow_expression_index",

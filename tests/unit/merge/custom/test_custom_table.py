@@ -80,7 +80,7 @@ def test_writers_and_readers_merge_with_the_custom_merger(
     assert contents(opened.snapshot(["v", "id", "ts"]).read_all()) == EXPECTED
     if table_type is TableType.MERGE_ON_READ:
         assert opened.snapshot(["v"], "v > 100").read_all()["v"].to_pylist() == [1000]
-        to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner())
+        to.compact_if_due(CompactionPolicy(after_commits=1), LocalRunner())
         without = lakemark.open(tmp_path / "lake")
         assert contents(without.snapshot().read_all()) == EXPECTED
 

@@ -355,6 +355,18 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.meta_columns=false", "table.partition_by=id"],
         "table.meta_columns: false needs a record key without partition columns",
     ),
+    "all of one limit of compaction": (
+        ["compaction.after=1h", "compaction.when=all"],
+        "compaction.when: all has no effect unless two of",
+    ),
+    "partitions to compact of a table without partitions": (
+        ["compaction.partitions=day=*"],
+        "compaction.partitions: has no effect without table.partition_by",
+    ),
+    "partitions to compact first of a table without partitions": (
+        ["compaction.order=newest_partitions"],
+        "compaction.order: newest_partitions has no effect without table.partition_by",
+    ),
     "asynchronous compaction of a copy-on-write table": (
         ["table.type=copy_on_write", "compaction.mode=async"],
         "compaction.mode: async has no effect with table.type copy_on_write",
@@ -426,7 +438,9 @@ def test_contradiction_is_refused_with_its_reason(overrides: list[str], problem:
         ["decode.unknown_fields=rescue", "decode.rescue_column=rest"],
         ["source.metadata_columns=[offset]", "table.ordering=_hoodie_kafka_source_offset"],
         ["decode.schema=infer", "table.record_key=anything"],
-        ["table.type=copy_on_write", "compaction.every_delta_commits=3"],
+        ["table.type=copy_on_write", "compaction.after_commits=3"],
+        ["compaction.after_commits=3", "compaction.after=1h", "compaction.when=all"],
+        ["table.partition_by=at", "compaction.partitions=at=2026-*"],
         ["dead_letters.enabled=false"],
         ["dead_letters.enabled=false", "dead_letters.path=/lake/t_dead_letters"],
         ["dead_letters.path=/lake/t2"],

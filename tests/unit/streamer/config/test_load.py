@@ -9,10 +9,10 @@ import pytest
 
 from lakemark.errors import StorageUnavailable
 from streamer.config.errors import ConfigError
+from streamer.config.kafka_source import StartingTime
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.render import json_schema, render_yaml
-from streamer.config.source import StartingTime
 
 SMALLEST = """
 source: {bootstrap_servers: "localhost:9092", topic: orders}
@@ -39,8 +39,8 @@ def problems(file: Path, text: str, *overrides: str) -> list[str]:
 def test_the_smallest_pipeline_gets_defaults_that_serve(file: Path) -> None:
     config = load_text(file, SMALLEST)
     assert (config.name, config.table.name) == ("orders", "orders")
-    assert config.source.starting_offsets == "earliest"
-    assert config.source.on_offset_out_of_range == "fail"
+    assert config.kafka.starting_offsets == "earliest"
+    assert config.kafka.on_offset_out_of_range == "fail"
     assert (config.table.type, config.table.merge_mode) == ("merge_on_read", "commit_time")
     assert config.dead_letters.path == "/lake/orders_dead_letters"
     assert config.decode.tombstone_key == "raw"
@@ -85,14 +85,16 @@ def test_all_problems_are_reported_with_path_and_accepted_values(file: Path) -> 
         "source.starting_offsets: 'newest': expected earliest, latest, a mapping of partitions to "
         "offsets, such as {0: 1200}, or {timestamp: TIME}",
         "source.max_records_per_batch: 0: should be greater than or equal to 1",
-        "source.topik: unknown setting; did you mean topic? accepted: kind, bootstrap_servers, "
-        "topic, starting_offsets, checkpoint_id, max_records_per_batch, on_offset_out_of_range, "
-        "on_missing_offsets, isolation_level, commit_group, consumer, metadata_columns",
+        "source.topik: unknown setting; did you mean topic? accepted: checkpoint_id, kind, "
+        "bootstrap_servers, topic, topics, topic_pattern, topic_interval_s, starting_offsets, "
+        "max_records_per_batch, on_offset_out_of_range, on_missing_offsets, isolation_level, "
+        "commit_group, consumer, metadata_columns, header_columns",
         "table.path: missing",
         "table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'",
         "table.record_key.0: 1: should be a valid string",
         "table.buckets: 'many': should be a valid integer",
-        "compaction: expected a section with enabled, every_delta_commits, mode, max_wait_s, "
+        "compaction: expected a section with enabled, after_commits, after, after_log_bytes, "
+        "when, order, partitions, max_partitions, max_io_bytes, logs, mode, max_wait_s, "
         "backlog_commits, give_up_after_s",
     ]
 
@@ -148,8 +150,8 @@ def test_overrides_take_yaml_and_names_with_dots(file: Path) -> None:
         "run.retry.max_attempts=2",
         "run.retry.max_attempts=3",
     )
-    assert config.source.starting_offsets == {3: 70}
-    assert config.source.consumer["security.protocol"].resolve() == "SSL"
+    assert config.kafka.starting_offsets == {3: 70}
+    assert config.kafka.consumer["security.protocol"].resolve() == "SSL"
     assert config.spark.conf["spark.ui.enabled"].resolve() == "true"
     assert config.run.retry.max_attempts == 3
 
@@ -180,6 +182,16 @@ def test_overrides_take_yaml_and_names_with_dots(file: Path) -> None:
         ("a: *geheim", "found undefined alias; quote a text that begins with !, & or *"),
         ("geheim: &a x\nb: !c!d y", "found undefined tag; quote a text that begins with !, & or *"),
         ("a: [geheim", "in line 1, column 11: expected ',' or ']', but got '<stream end>'"),
+        (
+            "a: [{rule: b in ('c', 'd')}]",
+            "expected ',' or '}', but got '<scalar>'; quote a text that "
+            "contains a comma, a colon, a bracket or a brace",
+        ),
+        (
+            "a: struct<b: int>: c",
+            "mapping values are not allowed here; quote a text that contains a comma, a colon, a "
+            "bracket or a brace",
+        ),
         ("- source", "has no settings; a pipeline needs at least source and table"),
         ("", "has no settings; a pipeline needs at least source and table"),
     ],
@@ -313,7 +325,11 @@ def test_the_schema_for_editors_is_the_one_in_the_docs() -> None:
         ("table.buckets=true", "table.buckets: True: should be a valid integer"),
         ("table.buckets=4.0", "table.buckets: 4.0: should be a valid integer"),
         ("table.buckets='4'", "table.buckets: '4': should be a valid integer"),
-        ("compaction.every_delta_commits=true", "should be a valid integer"),
+        ("compaction.after_commits=true", "should be a valid integer"),
+        ("compaction.after=1", "compaction.after: 1: should be a valid string"),
+        ("compaction.after=1 hour", "such as 30d, not '1 hour'"),
+        ("compaction.after=0h", "expected more than no time"),
+        ("compaction.partitions=regex:(", "is not a regular expression"),
         ("table.hive_style=1", "table.hive_style: 1: should be a valid boolean"),
         ("compaction.enabled='yes'", "compaction.enabled: 'yes': should be a valid boolean"),
         ("run.trigger_interval_s=true", "run.trigger_interval_s: True: should be a valid number"),
@@ -331,7 +347,7 @@ def test_a_whole_number_of_seconds_and_lists_are_what_they_seem(file: Path) -> N
     config = load_text(
         file, SMALLEST, "run.trigger_interval_s=2", "source.metadata_columns=[offset]"
     )
-    assert (config.run.trigger_interval_s, config.source.metadata_columns) == (2.0, ("offset",))
+    assert (config.run.trigger_interval_s, config.kafka.metadata_columns) == (2.0, ("offset",))
 
 
 @pytest.mark.parametrize("given", ["foo", "foo:", "foo:0", "foo:70000", "a:1,b", "a b:1", "a:1,"])
@@ -345,8 +361,8 @@ def test_brokers_are_named_with_their_ports(file: Path, given: str) -> None:
 @pytest.mark.parametrize("given", ["orders,payments", "orders.*", "orders|payments"])
 def test_list_or_pattern_of_topics_is_refused_with_the_reason(file: Path, given: str) -> None:
     assert problems(file, SMALLEST, f"source.topic='{given}'") == [
-        f"source.topic: '{given}': expected the name of one topic; lists and patterns are not "
-        "accepted, because each topic needs its own pipeline file and table"
+        f"source.topic: '{given}': expected the name of one topic; topics accepts a list, "
+        "and topic_pattern accepts a pattern"
     ]
 
 
@@ -382,7 +398,7 @@ def test_credentials_in_the_wrong_setting_are_not_printed(file: Path, setting: s
 )
 def test_brokers_are_named_as_kafka_takes_them(file: Path, given: str) -> None:
     assert (
-        load_text(file, SMALLEST, f"source.bootstrap_servers='{given}'").source.bootstrap_servers
+        load_text(file, SMALLEST, f"source.bootstrap_servers='{given}'").kafka.bootstrap_servers
         == given
     )
 
@@ -442,9 +458,9 @@ def test_checking_a_pipeline_needs_no_spark() -> None:
 )
 def test_a_moment_to_start_at_is_resolved_to_milliseconds(file: Path, given: str) -> None:
     config = load_text(file, SMALLEST, f"source.starting_offsets={{timestamp: {given}}}")
-    assert config.source.starting_offsets == StartingTime(timestamp=1_769_839_200_250)
+    assert config.kafka.starting_offsets == StartingTime(timestamp=1_769_839_200_250)
     again = load_text(file, render_yaml(config))
-    assert again.source.starting_offsets == config.source.starting_offsets
+    assert again.kafka.starting_offsets == config.kafka.starting_offsets
 
 
 @pytest.mark.parametrize("given", ["2026-01-31T06:00:00", "2026-01-31", "now", "-5", "1960-01-01"])

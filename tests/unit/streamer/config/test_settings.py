@@ -53,7 +53,7 @@ def test_values_are_found_when_they_are_needed(
     config = pipeline(a=True, b=500, c={"env": "LAKEMARK_TEST"}, d={"file": str(file)}, e="text")
     file.write_text("from a file \n")
     monkeypatch.setenv("LAKEMARK_TEST", "from the environment")
-    assert resolve(config.source.consumer, "source.consumer") == {
+    assert resolve(config.kafka.consumer, "source.consumer") == {
         "a": "true",
         "b": "500",
         "c": "from the environment",
@@ -69,7 +69,7 @@ def test_all_missing_secrets_are_reported(tmp_path: Path) -> None:
         a={"env": "LAKEMARK_NOT_SET"}, b={"file": str(tmp_path / "no")}, c={"file": str(binary)}
     )
     with pytest.raises(ConfigError) as raised:
-        resolve(config.source.consumer, "source.consumer")
+        resolve(config.kafka.consumer, "source.consumer")
     assert str(raised.value).splitlines() == [
         "source.consumer.a: environment variable LAKEMARK_NOT_SET is not set",
         f"source.consumer.b: cannot read {tmp_path}/no: No such file or directory",
@@ -98,7 +98,7 @@ def test_nothing_ever_prints_a_secret(name: str, tmp_path: Path) -> None:
     config = pipeline(**{name: SECRET})
     for printed in (render_yaml(config), repr(config), str(config), str(config.model_dump())):
         assert SECRET not in printed
-    assert config.source.consumer[name].resolve() == SECRET
+    assert config.kafka.consumer[name].resolve() == SECRET
     file = tmp_path / "p.yaml"
     file.write_text("source: {bootstrap_servers: b, topic: t}\ntable: {path: p, record_key: k}")
     with pytest.raises(ConfigError) as raised:

@@ -43,7 +43,7 @@ STEPS: Mapping[str, tuple[Mapping[str, object], str]] = {
     ),
     "name that exists": (
         {"step": "rename", "columns": {"text": "TS"}},
-        "transform.0.rename: column 'TS' exists already; choose another name, or drop it before",
+        "transform.0.rename: column 'TS' exists already; choose another name, or rename or",
     ),
     "number as a time": (
         {"step": "cast", "columns": {"ts": "timestamp"}},

@@ -30,6 +30,7 @@ from streamer.events import (
     PartitionsExpired,
     RecordsRejected,
     Retrying,
+    RulesViolated,
     RunFailed,
     RunStarted,
     RunStopped,
@@ -37,10 +38,13 @@ from streamer.events import (
     ServiceFailed,
     WarningLogged,
 )
+from streamer.metrics.metric_families import MetricFamilies
 from streamer.metrics.run_metrics import BoundedLabel, RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
+from transforms.expectations import Outcome, Rule
+from transforms.violations import RuleViolations
 
 DOCS = Path(__file__).parents[4] / "docs"
 DOCUMENT = DOCS / "operating.md"
@@ -90,6 +94,47 @@ def test_every_event_is_counted_and_what_is_shown_can_be_parsed(
         metrics(event)
     text = generate_latest(metrics.registry).decode()
     assert {family.name for family in text_string_to_metric_families(text)}
+
+
+def test_pipelines_of_one_process_have_their_own_values_of_the_same_metrics() -> None:
+    families = MetricFamilies()
+    running, failing = (RunMetrics(name, name, families=families) for name in ("a", "b"))
+    for metrics in (running, failing):
+        metrics(STARTED)
+    failing(RunFailed("TopicNotFound", "no topic"))
+    assert running.registry is failing.registry
+    text = generate_latest(families.registry).decode()
+    assert text.count("# TYPE lakemark_batch_seconds histogram") == 1
+    values = {
+        (sample.name, sample.labels["pipeline"], sample.labels["topic"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name in ("lakemark_running", "lakemark_failures_total")
+    }
+    assert values == {
+        ("lakemark_running", "a", "a"): 1,
+        ("lakemark_running", "b", "b"): 0,
+        ("lakemark_failures_total", "b", "b"): 1,
+    }
+
+
+def test_violations_are_counted_by_rule_and_outcome_from_zero() -> None:
+    rules = [
+        Rule(path=f"expect.{n}", name=name, condition="n > 0", outcome=outcome)
+        for n, (name, outcome) in enumerate([("a", Outcome.WARN), ("b", Outcome.FAIL)])
+    ]
+    metrics = RunMetrics("p", "orders", rules=rules)
+    labels = {"pipeline": "p", "topic": "orders"}
+    for counts in ([0.0, 0.0], [3.0, 2.0]):
+        assert counts == [
+            metrics.registry.get_sample_value(
+                "lakemark_rule_violations_total",
+                {**labels, "rule": rule.name, "outcome": rule.outcome.value},
+            )
+            for rule in rules
+        ]
+        violations = [RuleViolations("a", "warn", 3, "x"), RuleViolations("b", "fail", 2, "x")]
+        metrics(RulesViolated(0, tuple(violations)))
 
 
 def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:

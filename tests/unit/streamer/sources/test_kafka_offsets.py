@@ -13,6 +13,7 @@ from streamer.sources.kafka_offsets import (
     first_start,
     lag,
     lost_in,
+    newest_offsets,
     next_start,
 )
 
@@ -136,3 +137,16 @@ def test_gaps_are_lost_as_far_as_they_lie_below_the_earliest_offset() -> None:
     ]
     assert str(lost[0]).startswith("partition 0 lost offsets 4 to 5 ")
     assert others == [OffsetGap(0, 10, 15), OffsetGap(0, 10, 11), OffsetGap(1, 0, 3)]
+
+
+@given(ranges, st.integers(0, 60))
+def test_newest_offsets_are_at_the_ends_in_equal_shares(
+    available: dict[int, OffsetRange], count: int
+) -> None:
+    begins = newest_offsets(available, count)
+    taken = {number: held.end - begins[number] for number, held in available.items()}
+    sizes = {number: held.end - held.earliest for number, held in available.items()}
+    assert sum(taken.values()) == min(count, sum(sizes.values()))
+    assert all(0 <= taken[number] <= sizes[number] for number in available)
+    cut = [taken[number] for number in available if taken[number] < sizes[number]]
+    assert not cut or max(taken.values()) <= min(cut) + 1

@@ -270,6 +270,7 @@ def test_policy_decides_about_unknown_fields_and_wider_values() -> None:
     assert ignored.rows.to_pylist() == [{"id": 1, "home": {"zip": "1"}}]
     refused = decode_one(columns, avro, small, policy=SchemaPolicy("reject"))
     assert "'home.floor' is not declared" in refused.reasons[0]
+    assert (refused.reasons[0].code, refused.reasons[0].column) == ("unknown_field", "home.floor")
     failing = decode_one(columns, avro, small, policy=SchemaPolicy("fail"))
     assert "'home.floor' is not declared" in failing.refusals[0]
     wide = decode_one(columns, avro, value, policy=SchemaPolicy("ignore", "fail"))
@@ -277,6 +278,7 @@ def test_policy_decides_about_unknown_fields_and_wider_values() -> None:
     fixed_id = SchemaPolicy("rescue", "rescue", fixed_types=frozenset({"id"}))
     kept = decode_one(columns, avro, value, rescue_column="_r", policy=fixed_id)
     assert "does not fit" in kept.reasons[0]
+    assert (kept.reasons[0].code, kept.reasons[0].column) == ("invalid_value", "id")
 
 
 def test_renamed_field_fills_the_column_of_its_alias() -> None:
@@ -328,6 +330,11 @@ def test_each_record_is_read_with_the_schema_of_its_id() -> None:
         assert decoded.rejected.tolist() == [2, 3, 4]
         assert "has no schemas/ids/5" in decoded.reasons[0]
         assert "Confluent wire format" in decoded.reasons[2]
+        codes = [reason.code for reason in decoded.reasons]
+        assert codes == ["unknown_schema", "invalid_message", "invalid_message"]
+        ids = decoder.schema_ids(pa.chunked_array([[*values, None]], pa.binary()))
+        assert ids is not None
+        assert ids.to_pylist() == [1 << 24 | 1, 1, 5, None, None, 1 << 24 | 1, None]
         decoder.decode(pa.array(values[:2]))
         assert sorted(server.asked).count("/schemas/ids/1") == 1, "each id is requested once"
         stopping = ConfluentFraming(decoder.framing.registry, "fail")  # type: ignore[attr-defined]
@@ -351,6 +358,7 @@ def test_record_that_exceeds_the_memory_limit_is_rejected_although_its_message_i
         "record; see decode.record_limit_bytes",
         "the declared schema: field 'items': 10 items do not fit the remaining 1 bytes",
     ]
+    assert [reason.code for reason in decoded.reasons] == ["too_large", "invalid_message"]
     generous = AvroDecoder(decoder.schema, framing=decoder.framing)
     assert generous.decode(pa.array([*nulls, full])).rows.num_rows == 4
 

@@ -339,6 +339,29 @@ def test_unsupported_column_type_is_refused(column: pa.DataType) -> None:
         JsonDecoder(pa.schema([("a", pa.list_(column))]))
 
 
+@pytest.mark.parametrize(
+    ("value", "unknown_fields", "code", "column"),
+    [
+        (b"", "ignore", "invalid_message", None),
+        (b"\xff", "ignore", "invalid_message", None),
+        (b"[1]", "ignore", "invalid_message", None),
+        (b'{"i": }', "ignore", "invalid_message", None),
+        (b'{"i": "x"}', "ignore", "invalid_value", "i"),
+        (b'{"home": {"at": [1, "x"]}}', "ignore", "invalid_value", "home.at[]"),
+        (b'{"d": 1e400}', "ignore", "invalid_value", "d"),
+        (b'{"home": {"u": 1}}', "reject", "unknown_field", "home.u"),
+        (b'{"I": 1}', "evolve", "unknown_field", None),
+        (b'{"j": 1, "i": 2}', "ignore", "invalid_value", "i"),
+    ],
+)
+def test_reason_has_a_code_and_the_column(
+    value: bytes, unknown_fields: UnknownFields, code: str, column: str | None
+) -> None:
+    policy = SchemaPolicy(unknown_fields, aliases={"j": "i"})
+    (reason,) = JsonDecoder(SCHEMA, policy=policy).decode(pa.array([value])).reasons
+    assert (reason.code, reason.column) == (code, column)
+
+
 @pytest.mark.parametrize("twice", [b'"u":1,"u":2', b'"st":{"u":1,"u":2}'])
 def test_record_with_a_repeated_unknown_field_is_rejected(twice: bytes) -> None:
     known = pa.schema([("id", pa.string()), ("st", pa.struct([("x", pa.int32())]))])

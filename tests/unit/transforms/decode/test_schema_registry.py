@@ -117,3 +117,22 @@ def test_requests_of_missing_ids_are_limited(
     server.answers["/schemas/ids/1200"] = {"schema": TEXT}
     now = 31.0
     assert cache.schema(1200).text == TEXT
+
+
+def test_a_schema_that_others_share_is_requested_once(server: FaultyRegistry) -> None:
+    for level in range(30):
+        listed = [
+            {"name": f"{name}{level}", "subject": f"s{level - 1}", "version": 1} for name in "ab"
+        ]
+        answer = {"schema": TEXT, "references": listed if level else []}
+        server.answers[f"/subjects/s{level}/versions/1"] = answer
+    server.answers["/subjects/s0/versions/2"] = {"schema": TEXT}
+    top = [
+        {"name": "a", "subject": "s29", "version": 1},
+        {"name": "b", "subject": "s0", "version": 2},
+    ]
+    server.answers["/schemas/ids/2"] = {"schema": TEXT, "references": top}
+    stored = SchemaRegistry(server.url).schema(2)
+    assert len(server.asked) == len(set(server.asked)) == 32
+    assert len(list(stored.all_references())) == 2 * 29 + 2
+    assert hash(stored) == hash(SchemaRegistry(server.url).schema(2))

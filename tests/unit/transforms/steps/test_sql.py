@@ -46,6 +46,10 @@ REFUSED = {
     "select n from records; select n from records": "it has 2 statements",
     "select random() as n from records": "the result of random is not always the same",
     "select now() as n from records": "the result of now is not always the same",
+    "select current_date as n from records": "the result of current_date is not always the same",
+    "select n from records where seen < Current_Timestamp": "current_timestamp is not always",
+    "select localtimestamp as n from records": "localtimestamp is not always the same",
+    "select concat(user, id) as n from records": "the result of user is not always the same",
     "select n + $1 as n from records": "parameter",
     "copy records to 'x.csv'": "the query cannot be parsed",
     "select n from": "the query cannot be parsed: syntax error",
@@ -53,6 +57,13 @@ REFUSED = {
     "select n + 1 from records": "is not a valid name in Avro",
     "select n as a, n as A from records": "rename",
 }
+
+
+def test_column_may_be_called_like_a_function() -> None:
+    rows = ROWS.rename_columns(["user", "current_date", "seen"])
+    step = Sql("select user as id, Current_Date as n, seen from records")
+    assert step.output_schema(rows.schema) == SCHEMA
+    assert step.apply(rows).rows == ROWS
 
 
 @pytest.mark.parametrize("query", REFUSED)

@@ -1,0 +1,394 @@
+"""The commits of a table, one after another, each with the changes that it made.
+
+A reader of a feed remembers its position: the last commit that it has read. The next commits are
+those that completed later. In table version 6, whose commits are ordered by requested time, they
+are those that were requested later; the feed waits for a pending commit before it returns commits
+that were requested after it. So no commit is missed, and none is returned twice.
+
+A compaction or clustering is a commit without changes. A pending commit that is rolled back never
+appears. If the commit of the position is undone by a rollback or restore, the feed refuses to
+continue, because its reader has changes that the table no longer has. If writers overlapped, a
+restore may also undo an older commit, which completed before the commit of the position although it
+was requested later. The feed does not notice this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakemark.errors import InvalidConfig, Refused
+from lakemark.model.action import COMMITS
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.open_table import OpenTable
+from lakemark.read import cdc
+from lakemark.read.cdc.deletes_first import read_deletes_first
+from lakemark.read.incremental import archived_commits, archived_until, counted_time
+from lakemark.read.instant_range import EARLIEST, InstantRange
+from lakemark.read.lost_changes import LostChanges
+from lakemark.read.queries import Incremental
+from lakemark.read.query_instant import GivenTime
+from lakemark.timeline.clock import add_to_instant
+
+if TYPE_CHECKING:
+    from lakemark.keygen.key_generator import KeyGenerator
+    from lakemark.read.cdc.scan import CdcScan
+
+#: A position after all commits that exist when the feed starts.
+NEWEST = "latest"
+
+#: The operation of each change in an incremental feed, which does not know whether a row is new.
+UPSERT = "upsert"
+
+
+class FeedType(StrEnum):
+    """What a feed returns of each commit.
+
+    ``INCREMENTAL``: the rows that the commit wrote, as an incremental query returns them; deletes
+    are not returned. ``CDC``: each change, with the row before and after it.
+    """
+
+    INCREMENTAL = "incremental"
+    CDC = "cdc"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPosition:
+    """A position between two commits.
+
+    Attributes:
+        requested_at: commits that were requested later follow (table version 6); "" if all do.
+        completed_at: commits that completed later follow (other versions); "" if all do.
+        is_commit: whether these are the times of the last commit that was read.
+        is_legacy: whether that commit was read in table version 6, by requested time.
+    """
+
+    requested_at: str
+    completed_at: str
+    is_commit: bool = False
+    is_legacy: bool = False
+
+    @classmethod
+    def after(cls, commit: Instant) -> FeedPosition:
+        """Return the position after a completed commit."""
+        completed_at = commit.completed_at or commit.requested_at
+        return cls(commit.requested_at, completed_at, is_commit=True, is_legacy=commit.is_legacy)
+
+
+class ChangesRemoved(Refused):
+    """The files of a commit, or the commit itself, no longer exist, so its changes are lost.
+
+    Attributes:
+        reason: which commit, and why.
+        begin: the time from which all commits can be read, unless more files are removed.
+    """
+
+    def __init__(self, reason: str, begin: str) -> None:
+        super().__init__(f"{reason}; continue without them after {begin}")
+        self.reason, self.begin = reason, begin
+
+
+class CommitUndone(Refused):
+    """The last commit that was read was undone by a rollback or restore.
+
+    Attributes:
+        requested_at: the requested time of the commit.
+        begin: the time after which all commits are unread.
+    """
+
+    def __init__(self, requested_at: str, begin: str) -> None:
+        super().__init__(
+            f"commit {requested_at}, whose changes were already read, was undone by a rollback or "
+            "restore, so the changes that were read are no longer those of the table; undo them, "
+            f"too, and continue after {begin}"
+        )
+        self.requested_at, self.begin = requested_at, begin
+
+
+class OrderChanged(Refused):
+    """The table was upgraded, and its commits are now in an order in which some would be missed.
+
+    Attributes:
+        reason: what has happened.
+        begin: the time after which all unread commits follow, and some that were already read.
+    """
+
+    def __init__(self, commit: Instant, begin: str) -> None:
+        reason = (
+            f"the table was upgraded from version 6, so that commits are read by completion time; "
+            f"{commit} completed in another order than it was requested"
+        )
+        super().__init__(f"{reason}; continue after {begin}, where some commits are read again")
+        self.reason, self.begin = reason, begin
+
+
+class ChangeFeed:
+    """Returns the commits of a table after a position, and the changes of each commit."""
+
+    def __init__(self, table: OpenTable, feed_type: FeedType) -> None:
+        """Create a feed.
+
+        Args:
+            table: the open table, which only this feed uses.
+            feed_type: what is returned of each commit.
+
+        Raises:
+            InvalidConfig: the table keeps no change data, but the feed needs it.
+        """
+        if feed_type is FeedType.CDC:
+            cdc.check_logs(table.properties)
+        self._table, self._type = table, feed_type
+        self._archived_until: str | None = None
+        self._last: tuple[str, str] | None = None
+        self._known_archived: str | None = None
+
+    def refresh(self) -> None:
+        """Load the timeline. Raises what ``OpenTable.refresh`` raises.
+
+        A store may list a large folder in several requests. So a listing may lack a commit that
+        completed before another commit that it contains. If there are new commits, the timeline is
+        loaded a second time, which cannot lack such a commit any more. Commits that only the second
+        listing shows are left for the next call.
+        """
+        self._table.refresh()
+        newest = max(map(self._order_of, self._completed()), default=("", ""))
+        if newest != self._last:
+            self._last = newest
+            self._table.refresh()
+
+    def find_start(self, given: GivenTime) -> FeedPosition:
+        """Return the position at which a new reader starts.
+
+        Args:
+            given: ``earliest``, ``latest``, or a time in one of the forms of an incremental query.
+                The first commit is then the first one after the time.
+
+        Raises:
+            InvalidConfig: it is not such a time.
+        """
+        if given == NEWEST:
+            commits = self._ready()
+            return FeedPosition.after(commits[-1]) if commits else FeedPosition("", "")
+        time = InstantRange.of(given, clock=self._table.store.clock).begin
+        return FeedPosition(time, time)
+
+    def commits_after(self, position: FeedPosition) -> list[Instant]:
+        """Return the completed commits after a position, in order, as of the last ``refresh``.
+
+        Raises:
+            ChangesRemoved: a commit after the position was archived.
+            CommitUndone: the commit of the position was undone.
+            OrderChanged: the table was upgraded from version 6 since the position was read.
+            SnapshotChanged: the archive was rewritten meanwhile; refresh and call again.
+        """
+        self._check_not_undone(position)
+        self._check_not_archived(position)
+        self._check_same_order(position)
+        return [one for one in self._ready() if self._order_of(one) > self._place(position)]
+
+    def newest_after(self, position: FeedPosition) -> FeedPosition:
+        """Return the position after the newest commit, or ``position`` if that is later.
+
+        The commits in between are not checked; ``commits_after`` does that.
+        """
+        newest = self.find_start(NEWEST)
+        return newest if self._place(newest) > self._place(position) else position
+
+    def commits_between(self, first: FeedPosition, end: FeedPosition) -> list[Instant]:
+        """Return the commits after a position, up to another one, as ``commits_after`` does.
+
+        Raises:
+            InvalidConfig: the end is before the first position.
+            ChangesRemoved, CommitUndone, SnapshotChanged: as for ``commits_after``.
+        """
+        commits = self.commits_after(first)
+        if self._place(end) < self._place(first):
+            message = (
+                f"the commits up to {end.completed_at} were asked for, but the commits up to "
+                f"{first.completed_at} were already read; begin anew, with a new checkpoint"
+            )
+            raise InvalidConfig(message)
+        return [one for one in commits if self._order_of(one) <= self._place(end)]
+
+    def range_query(self, first: FeedPosition, end: FeedPosition) -> Incremental:
+        """Return the incremental query of the commits between two positions, as one range."""
+        begin, last = (self._order(one.requested_at, one.completed_at)[0] for one in (first, end))
+        return Incremental(begin or EARLIEST, last)
+
+    def changes(self, commit: Instant) -> Iterator[pa.RecordBatch]:
+        """Return the changes of a commit; no batch is empty.
+
+        The columns are ``op`` (``i``, ``u``, ``d``; ``upsert`` in an incremental feed),
+        ``partition`` (the partition path), ``key`` (the record key), ``before`` and ``after``
+        (the row as a struct without meta columns, or null). Deletes come first. A key occurs at
+        most twice in a partition: deleted, then inserted.
+
+        Raises:
+            ChangesRemoved: files that the commit needs were removed.
+            SnapshotChanged: a file was removed while it was read; refresh and call again.
+            HudiError: the table cannot be read; see ``Table.scan``.
+        """
+        if self._type is FeedType.INCREMENTAL:
+            return self._rows_of(commit)
+        schema = self._table.schema
+        assert schema is not None, commit
+        form = cdc.TypedChanges(schema, self._compute_keys)
+        return read_deletes_first(self.scan_changes([commit], form))
+
+    def scan_changes(self, commits: Sequence[Instant], form: cdc.ChangeFormat) -> CdcScan:
+        """Plan a CDC query of some commits.
+
+        Args:
+            commits: commits that ``commits_after`` has returned.
+            form: the columns of the changes.
+
+        Raises:
+            ChangesRemoved: files that a commit needs were removed.
+        """
+        try:
+            return self._table.changes_of(commits, form)
+        except LostChanges as error:
+            raise self._removed(self._find_lost(commits, form), error) from error
+
+    def _find_lost(self, commits: Sequence[Instant], form: cdc.ChangeFormat) -> Instant:
+        """Return the first of some commits whose changes are lost."""
+        for commit in commits:
+            try:
+                self._table.changes_of([commit], form)
+            except LostChanges:
+                return commit
+        return commits[-1]
+
+    def _removed(self, commit: Instant, error: LostChanges) -> ChangesRemoved:
+        """Return the error for a lost commit, with the last of the lost commits after it."""
+        lost = commit
+        for later in self.commits_after(FeedPosition.after(commit)):
+            try:
+                if self._count_parts(later):
+                    break  # a commit without changes does not show that later ones can be read
+            except LostChanges:
+                lost = later
+        return ChangesRemoved(str(error), self._order_of(lost)[0])
+
+    def _count_parts(self, commit: Instant) -> int:
+        if self._type is FeedType.INCREMENTAL:
+            return len(self._table.rows_of(commit).slices)
+        return len(self._table.changes_of([commit], cdc.AS_TEXT).plan.splits)
+
+    def _rows_of(self, commit: Instant) -> Iterator[pa.RecordBatch]:
+        try:
+            scan = self._table.rows_of(commit)
+        except LostChanges as error:
+            raise self._removed(commit, error) from error
+        wanted = cdc.change_schema(scan.schema)
+        names = [field.name for field in wanted.field("after").type]
+        return (
+            pa.record_batch(
+                [
+                    pa.repeat(pa.scalar(UPSERT), batch.num_rows),
+                    batch.column(PARTITION_PATH),
+                    batch.column(RECORD_KEY),
+                    pa.nulls(batch.num_rows, wanted.field("before").type),
+                    batch.select(names).to_struct_array(),
+                ],
+                schema=wanted,
+            )
+            for batch in scan.batches()
+        )
+
+    def _compute_keys(self, rows: pa.Table) -> pa.Array:
+        return self._key_generator.record_keys(rows)
+
+    @cached_property
+    def _key_generator(self) -> KeyGenerator:
+        from lakemark.index.stored_rows import detect_key_generator
+        from lakemark.operations.stored_rows import stored_rows
+
+        table = self._table
+        return detect_key_generator(table.properties, stored_rows(table), table.location.url)
+
+    def _completed(self) -> list[Instant]:
+        return sorted(self._table.timeline.completed(*COMMITS), key=self._order_of)
+
+    def _ready(self) -> list[Instant]:
+        """Return the completed commits before which no pending commit can appear."""
+        commits = self._completed()
+        if self._last is not None:
+            commits = [one for one in commits if self._order_of(one) <= self._last]
+        pending = self.awaited
+        if pending is None:
+            return commits
+        return [one for one in commits if one.requested_at < pending.requested_at]
+
+    @property
+    def awaited(self) -> Instant | None:
+        """The pending commit before which the feed waits, in table version 6; None without one."""
+        if self._table.version.timeline_layout != 1:
+            return None
+        pending = self._table.timeline.pending(*COMMITS)
+        return next((one for one in pending if not self._is_service(one)), None)
+
+    def _is_service(self, pending: Instant) -> bool:
+        """Return whether a pending replacement is a clustering, which changes no row."""
+        return pending.requested_at in self._table.view().clusterings.values()
+
+    def _check_not_undone(self, position: FeedPosition) -> None:
+        table, name = self._table, position.requested_at
+        known = table.timeline.find(name)
+        if not position.is_commit or (known is not None and known.is_completed):
+            return
+        # An archived commit is before the first active one, but so is one that was undone earlier.
+        is_known = name == self._known_archived or (
+            table.timeline.is_archived(name) and table.store.load_archived().find(name) is not None
+        )
+        if not is_known:
+            raise CommitUndone(name, self._place(position)[0])
+        self._known_archived = name
+
+    def _check_not_archived(self, position: FeedPosition) -> None:
+        """Check that no commit after the position was archived since this was last checked."""
+        table = self._table
+        until = archived_until(table.timeline)
+        if until == self._archived_until:
+            return
+        begin = InstantRange(self._order(position.requested_at, position.completed_at)[0])
+        archived = archived_commits(table.timeline, table.version, table.store, begin)
+        if archived:
+            newest = max(counted_time(table.version, one) for one in archived)
+            reason = f"{archived[0]} was archived, so its changes can no longer be read"
+            raise ChangesRemoved(reason, newest)
+        self._archived_until = until
+
+    def _check_same_order(self, position: FeedPosition) -> None:
+        """Check that a position by requested time is also one by completion time."""
+        if not position.is_legacy or self._table.version.timeline_layout == 1:
+            return
+        moved = [
+            one
+            for one in self._completed()
+            if (one.requested_at > position.requested_at)
+            != (self._order_of(one) > self._place(position))
+        ]
+        if moved:
+            first = min([*map(self._order_of, moved), self._place(position)])[0]
+            raise OrderChanged(moved[0], add_to_instant(first, timedelta(milliseconds=-1)))
+
+    def _place(self, position: FeedPosition) -> tuple[str, str]:
+        """Return the place of a position among the commits, to compare with ``_order_of``."""
+        time, requested_at = self._order(position.requested_at, position.completed_at)
+        # A time excludes all commits of this time.
+        return (time, requested_at if position.is_commit else "9" * 17)
+
+    def _order(self, requested_at: str, completed_at: str) -> tuple[str, str]:
+        is_old = self._table.version.timeline_layout == 1
+        return (requested_at if is_old else completed_at, requested_at)
+
+    def _order_of(self, commit: Instant) -> tuple[str, str]:
+        return self._order(commit.requested_at, commit.completed_at or commit.requested_at)

@@ -1,0 +1,102 @@
+"""Writes the log of a log compaction: one change for each key of other logs of a file slice.
+
+The header of each block lists the instants of the blocks that it replaces. Readers skip these
+blocks, and read the new ones in the place of the last of them (``effective_blocks``). The other
+logs stay in the slice, for queries of the past, until a compaction and a clean. Source:
+``FileGroupReaderBasedAppendHandle`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from lakemark.config.table_properties import MergeMode
+from lakemark.merge.merge_stream import fold_changes
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_names import LogFileName, write_token
+from lakemark.model.file_slice import FileSlice, join
+from lakemark.read.log_changes import read_block_instants
+from lakemark.write.log_file_writer import LogFileWriter
+from lakemark.write.markers import create_marker
+from lakemark.write.meta_column_values import set_meta_columns
+from lakemark.write.partitioner import series_number, task_number
+from lakemark.write.write_context import WriteContext
+
+
+def write_compacted_log(context: WriteContext, file_slice: FileSlice) -> WriteStat | None:
+    """Write a log that replaces the logs of a slice; return None if they contain no changes.
+
+    Args:
+        context: the write context of the log compaction.
+        file_slice: the slice with only the logs of the plan. Its base file is not read.
+
+    Raises:
+        CorruptData: a log is damaged.
+    """
+    reader, group = context.reader, file_slice.group
+    folded = fold_changes(
+        reader.read_changes(file_slice), context.merger, reader.memory_budget_bytes
+    )
+    first = next(folded, None)
+    if first is None:
+        return None
+    name, series, first_row = _name(context, file_slice), series_number(group), 0
+    path = join(group.partition_path, str(name))
+    names_slice = context.version.logs_name_their_slice
+    create_marker(context.storage, context.instant, path, names_slice=names_slice)
+    with _writer(context, path, file_slice) as writer:
+        for part in chain([first], folded):
+            # Rows keep the times of their commits, so that incremental queries skip them.
+            writer.append(set_meta_columns(part, context.instant, series, group.file_id, first_row))
+            first_row += part.num_rows
+        status = writer.close()
+    return WriteStat(
+        file_id=group.file_id,
+        path=path,
+        partition_path=group.partition_path,
+        prev_commit=file_slice.base_instant,
+        num_writes=status.num_writes,
+        num_update_writes=status.num_writes,
+        num_deletes=status.num_deletes,
+        total_write_bytes=status.size_bytes,
+        file_size_in_bytes=status.size_bytes,
+        log_version=name.version,
+        log_offset=0,
+        base_file=str(file_slice.base.name) if file_slice.base else "",
+        log_files=(str(name),),
+        column_ranges=status.column_ranges,
+        total_log_files_compacted=len(file_slice.logs),
+        total_log_size_compacted=file_slice.log_bytes,
+    )
+
+
+def _name(context: WriteContext, file_slice: FileSlice) -> LogFileName:
+    """Return the name of the log, which is different for each attempt.
+
+    In table version 6, a commit may write a log of the same version meanwhile. Readers that do not
+    skip the replaced blocks must read the log of the commit last. So the write token sorts before
+    that of any commit.
+    """
+    file_id = file_slice.group.file_id
+    if not context.version.logs_name_their_slice:
+        token = write_token(task_number(file_slice.group), context.attempt)
+        return LogFileName(file_id, context.instant, 1, token)
+    version = max(log.name.version for log in file_slice.logs) + 1
+    return LogFileName(file_id, file_slice.base_instant, version, write_token(0, context.attempt))
+
+
+def _writer(context: WriteContext, path: str, file_slice: FileSlice) -> LogFileWriter:
+    return LogFileWriter(
+        context.storage,
+        path,
+        context.instant,
+        context.schema,
+        context.avro_schema,
+        context.log_format,
+        context.merge.ordering_fields,
+        is_event_time=context.merge.mode is not MergeMode.COMMIT_TIME,
+        indexed=context.indexed,
+        settings=context.base_files,
+        stores_meta_columns=context.virtual_keys is None,
+        replaced_instants=read_block_instants(context.storage, file_slice.logs, context.is_visible),
+    )

@@ -1,0 +1,197 @@
+"""``lakemark dead-letters list`` and ``show``: views of a dead-letter table."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+
+from lakemark.errors import InvalidConfig
+from lakemark.operations.open_table import OpenTable, open_table
+from sinks.dead_letters import is_dead_letter_table, with_all_columns
+from streamer.commands.location import open_named_table
+from streamer.commands.table import Facts, show_rows
+from streamer.config.load import load
+from streamer.config.secrets import build_redactor
+from streamer.table_setup import dead_letters_table
+from transforms.rejects import REJECTS_SCHEMA
+
+_PIPELINE_ENDINGS = (".yaml", ".yml")
+
+#: What a group of letters has in common.
+_GROUP = ["code", "step", "reason"]
+
+#: The columns that a view without raw records reads.
+_WITHOUT_RECORD = [name for name in REJECTS_SCHEMA.names if name not in ("key", "value", "headers")]
+
+#: The values and numbers in a reason. They are masked, so that similar reasons count as one. Names
+#: of columns and fields are kept, and words that contain digits, such as ISO-8601.
+_VALUE = re.compile(r"(?P<name>(?:column|field) '[^']*')|'[^']*'|(?<![\w-])\d[\d.,:-]*")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print the dead letters, grouped or one by one.
+
+    Raises:
+        InvalidConfig: the table is not a dead-letter table, or the condition is not valid.
+        HudiError: the table cannot be read.
+    """
+    table = _open(arguments)
+    if arguments.view == "list":
+        letters = _read(table, arguments.where, arguments.all, _WITHOUT_RECORD)
+        rows = group_letters(pa.concat_tables([REJECTS_SCHEMA.empty_table(), *letters]))
+    else:
+        found = _records(table, arguments)
+        rows = list(islice(found, arguments.limit))
+    show_rows(rows, Console(), arguments.json, "no dead letters")
+    return 0
+
+
+def _open(arguments: argparse.Namespace) -> OpenTable:
+    target: str = arguments.target
+    if not target.endswith(_PIPELINE_ENDINGS):
+        table = open_named_table(target, arguments.storage)
+    elif arguments.storage:
+        message = "--storage is for a table; a pipeline file has table.storage_options"
+        raise InvalidConfig(message)
+    else:
+        config = load(target)
+        arguments.redacted = build_redactor(config)
+        if not config.dead_letters.enabled:
+            message = f"{target}: dead_letters.enabled is false, so there is no dead-letter table"
+            raise InvalidConfig(message)
+        table = open_table(dead_letters_table(config)[0])
+    check_dead_letters(table)
+    return table
+
+
+def check_dead_letters(table: OpenTable) -> None:
+    """Check that a table is a dead-letter table, or has no commit yet.
+
+    Raises:
+        InvalidConfig: it is another table.
+    """
+    if table.schema is not None and not is_dead_letter_table(table.schema):
+        message = (
+            f"table {table.location.url} is not a dead-letter table; name the pipeline file, or "
+            "its dead-letter table (by default, the path of its table followed by _dead_letters)"
+        )
+        raise InvalidConfig(message)
+
+
+def list_letters(table: OpenTable) -> list[Facts]:
+    """Return the groups of the unresolved letters of a table."""
+    letters = _read(table, None, False, _WITHOUT_RECORD)
+    return group_letters(pa.concat_tables([REJECTS_SCHEMA.empty_table(), *letters]))
+
+
+def _read(
+    table: OpenTable, where: str | None, with_resolved: bool, columns: list[str]
+) -> Iterator[pa.Table]:
+    """Yield dead letters with all columns of ``REJECTS_SCHEMA``; those not read are null."""
+    if table.schema is None:
+        return
+    stored = [name for name in columns if name in table.schema.names]
+    for batch in table.scan(columns=stored, where=where).batches(1):
+        letters = with_all_columns(pa.Table.from_batches([batch]))
+        yield letters if with_resolved else letters.filter(letters["resolved_at"].is_null())
+
+
+def group_letters(letters: pa.Table) -> list[Facts]:
+    """Count letters by code, step and reason, the most frequent first.
+
+    Each group also has the time of its first and last record, and the origin of one record. Letters
+    of an earlier version have no code, and the stage is shown if there is no step.
+    """
+    reasons = letters.column("reason").combine_chunks().dictionary_encode()
+    masked = [mask_values(reason) for reason in reasons.dictionary.to_pylist()]
+    step = pc.coalesce(letters.column("step"), letters.column("stage"))
+    columns = {
+        "code": letters.column("code"),
+        "step": step,
+        "reason": pa.array(masked, pa.string()).take(reasons.indices),
+        "timestamp": letters.column("timestamp"),
+        "origin": _origins(letters),
+    }
+    aggregates = [
+        ("origin", "count"),
+        ("timestamp", "min"),
+        ("timestamp", "max"),
+        ("origin", "min"),
+    ]
+    counted = pa.table(columns).group_by(_GROUP).aggregate(aggregates)
+    order = [("origin_count", "descending"), *((name, "ascending") for name in _GROUP)]
+    return [
+        {
+            "records": row["origin_count"],
+            "code": row["code"],
+            "step": row["step"],
+            "reason": row["reason"],
+            "first": _time_text(row["timestamp_min"]),
+            "last": _time_text(row["timestamp_max"]),
+            "such as": row["origin_min"],
+        }
+        for row in counted.sort_by(order).to_pylist()
+    ]
+
+
+def _origins(letters: pa.Table) -> pa.ChunkedArray:
+    numbers = (pc.cast(letters.column(name), pa.string()) for name in ("partition", "offset"))
+    return pc.binary_join_element_wise(letters.column("topic"), *numbers, ":")
+
+
+def _records(table: OpenTable, arguments: argparse.Namespace) -> Iterator[Facts]:
+    for letters in _read(table, arguments.where, arguments.all, REJECTS_SCHEMA.names):
+        for row, origin in zip(letters.to_pylist(), _origins(letters).to_pylist(), strict=True):
+            yield _facts(row, origin)
+
+
+def _facts(row: dict[str, Any], origin: str) -> Facts:
+    return {
+        "origin": origin,
+        "timestamp": _time_text(row["timestamp"]),
+        "code": row["code"],
+        "step": row["step"] or row["stage"],
+        "column": row["column"],
+        "reason": row["reason"],
+        "schema id": row["schema_id"],
+        "attempts": row["attempts"],
+        "replayed in": row["replayed_in"],
+        "resolved at": _time_text(row["resolved_at"]),
+        "key": as_text(row["key"]),
+        "value": as_text(row["value"]),
+        "headers": _headers_text(row["headers"]),
+    }
+
+
+def _headers_text(headers: Sequence[Mapping[str, object]] | None) -> str | None:
+    """Return headers as ``name=value``, with commas between them; None if there are none."""
+    if not headers:
+        return None
+    return ", ".join(f"{one['key']}={as_text(one['value']) or ''}" for one in headers)
+
+
+def _time_text(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
+
+def as_text(content: object) -> str | None:
+    """Return bytes as text if they are UTF-8, and otherwise as ``0x`` and hexadecimal digits."""
+    if not isinstance(content, bytes):
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return f"0x{content.hex()}"
+
+
+def mask_values(reason: str) -> str:
+    """Return a reason without the values and numbers of one record."""
+    return _VALUE.sub(lambda found: found["name"] or "…", reason)

@@ -1,0 +1,126 @@
+"""``lakemark preview``: shows what a run would make of the newest records, and writes nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from sinks.batch import KafkaBatch
+from sinks.hudi.collect import TooLarge, collect, collect_budget_bytes
+from streamer import pipeline
+from streamer.checks.start import check_start
+from streamer.commands.dead_letters import group_letters
+from streamer.commands.table import Facts
+from streamer.config.load import load
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.secrets import build_redactor
+from streamer.events import ignore
+from streamer.jvm_exit import report_jvm_exit
+from streamer.prepared_sink import PreparedSink, prepare_sink
+from streamer.preview import Preview, preview_records
+from streamer.row_output import first_rows, print_facts, print_grid, print_rows, screen_value
+from streamer.wording import counted
+
+#: How many partition paths are shown.
+_PARTITIONS_SHOWN = 10
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print columns, rows, rejects and the commit that a run would make of the newest records.
+
+    Raises:
+        ConfigError: the pipeline file is not valid.
+        TooManyRejects, SchemaRefused: a run would stop with this error.
+        HudiError: the topic or the table is not suitable, or Spark does not start.
+    """
+    config = load(arguments.pipeline, arguments.overrides)
+    arguments.redacted = build_redactor(config)
+    _ = config.kafka  # other sources have no newest records
+    check_start(config, tries_stores=False)
+    with report_jvm_exit(), pipeline.open_source(config, ignore) as (spark, source):
+        prepared = prepare_sink(config, source)
+        batch = source.newest(arguments.records)
+        preview = preview_records(config, prepared, _collect(batch, spark))
+    _show(config, prepared, batch, preview, arguments.rows)
+    if preview.refusal is not None:
+        raise preview.refusal
+    return 0
+
+
+def _collect(batch: KafkaBatch, spark: SparkSession) -> pa.Table:
+    try:
+        return collect(batch, collect_budget_bytes(spark))
+    except TooLarge as error:
+        message = f"{error}; for a preview, lower --records"
+        raise TooLarge(message) from None
+
+
+def _show(
+    config: PipelineConfig, prepared: PreparedSink, batch: KafkaBatch, preview: Preview, rows: int
+) -> None:
+    console = Console()
+    _print_title("columns", console)
+    print_facts({field.name: str(field.type) for field in preview.columns}, console)
+    found = preview.rows()
+    _print_title(f"rows ({min(rows, found.num_rows)} of {found.num_rows:,})", console)
+    print_rows(first_rows(found.to_batches(), rows), console)
+    _print_title(f"rejected records ({preview.rejects.num_rows:,})", console)
+    print_grid(list(_reject_rows(preview.rejects)), console, "no rejected records")
+    _print_title("the commit that a run would make", console)
+    print_facts(_commit_facts(config, prepared, batch, preview), console)
+
+
+def _print_title(title: str, console: Console) -> None:
+    console.print(f"\n{title}", style="bold", soft_wrap=True, highlight=False)
+
+
+def _reject_rows(rejects: pa.Table) -> Iterator[Facts]:
+    """Yield one row for each reason, with the value of one record."""
+    origins = zip(
+        *(rejects.column(name).to_pylist() for name in ("topic", "partition", "offset")),
+        strict=True,
+    )
+    positions = {":".join(map(str, origin)): row for row, origin in enumerate(origins)}
+    for row in group_letters(rejects):
+        value = rejects.column("value")[positions[str(row["such as"])]].as_py()
+        yield {**row, "value": screen_value(value)}
+
+
+def _commit_facts(
+    config: PipelineConfig, prepared: PreparedSink, batch: KafkaBatch, preview: Preview
+) -> Facts:
+    table, partitions = prepared.rows.found, preview.partitions
+    more = len(partitions) - _PARTITIONS_SHOWN
+    shown = [path or "(not partitioned)" for path in partitions[:_PARTITIONS_SHOWN]]
+    letters = config.dead_letters
+    return {
+        "table": config.table.path if table else f"{config.table.path} (would be created)",
+        "records": f"{preview.records:,} of topic {config.kafka.topic}, {_range_text(batch)}",
+        "changes": f"{counted(preview.changes.num_rows - preview.deletes, 'row')}, "
+        f"{counted(preview.deletes, 'delete')}",
+        "keys": preview.keys,
+        "partitions": [*shown, *([f"and {more:,} more"] if more > 0 else [])],
+        "new columns": list(preview.new_columns),
+        "rejected": f"{preview.rejects.num_rows:,} to {letters.path}"
+        if letters.enabled
+        else preview.rejects.num_rows,
+        "ignored tombstones": preview.ignored,
+        "dropped by transform": preview.filtered,
+        "violated rules": [
+            f"{one.rule} ({one.outcome}): {counted(one.count, 'row')}, such as {one.first}"
+            for one in preview.violations
+        ],
+    }
+
+
+def _range_text(batch: KafkaBatch) -> str:
+    return f"from offsets {_offsets(batch.start)} to {_offsets(batch.end)}"
+
+
+def _offsets(checkpoint: KafkaCheckpoint) -> str:
+    return ", ".join(f"{n}:{offset}" for n, offset in sorted(checkpoint.offsets.items()))

@@ -1,0 +1,54 @@
+"""The condition of ``lakemark query --where``, which may be any expression of DuckDB.
+
+Conditions in the language of ``lakemark.read.where`` need no DuckDB and find records by key.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from lakemark.errors import InvalidConfig
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.open_table import OpenTable
+from lakemark.read.queries import Query
+
+if TYPE_CHECKING:
+    from lakemark.sql.sql_query import SqlQuery
+
+
+def needs_duckdb(where: str) -> bool:
+    """Return whether a condition has an expression that only DuckDB evaluates.
+
+    Raises:
+        InvalidConfig: the syntax is wrong, or DuckDB is needed but not installed. If DuckDB cannot
+            parse the condition either, the error is that of DuckDB, which evaluates more.
+    """
+    from lakemark.read.where import InvalidWhere, check_syntax
+
+    try:
+        check_syntax(where)
+    except InvalidWhere as error:
+        if find_spec("duckdb") is None:
+            message = f"{error}. DuckDB evaluates more expressions: pip install 'lakemark[sql]'"
+            raise InvalidConfig(message) from None
+        from lakemark.sql.condition import check_condition
+
+        check_condition(where)
+        return True
+    return False
+
+
+def filter_with_duckdb(table: OpenTable, query: Query, arguments: argparse.Namespace) -> SqlQuery:
+    """Return the rows of a query that meet the condition; DuckDB evaluates it.
+
+    Raises:
+        HudiError: as for ``lakemark.sql.condition.open_filtered``.
+    """
+    from lakemark.sql.condition import open_filtered
+
+    columns = arguments.columns
+    if columns is None:
+        columns = without_meta_columns(table.scan(query).schema).names
+    return open_filtered(table, query, columns, arguments.where, arguments.key)

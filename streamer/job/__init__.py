@@ -1,0 +1,1 @@
+"""Runs several pipelines in one process."""

@@ -1,0 +1,1 @@
+"""Translates a job of HoodieStreamer to a pipeline file (``lakemark migrate``)."""

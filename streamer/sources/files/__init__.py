@@ -1,0 +1,1 @@
+"""The source of files: the files of a folder, on any storage."""

@@ -1,0 +1,89 @@
+"""The rules of a pipeline for the start of a run: which starts are refused. Without I/O.
+
+A run applies them with offsets that Kafka's Java client has read, and ``lakemark doctor`` with
+those that librdkafka has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.position import Position
+from streamer.config.kafka_source import KafkaSourceConfig
+from streamer.sources import kafka_offsets
+from streamer.sources.errors import (
+    ForeignCheckpoint,
+    LostOffsets,
+    TopicRecreated,
+    UnknownPartitions,
+)
+from streamer.sources.kafka_offsets import Fallback, OffsetRange, Start, Starting
+
+
+def first_start(
+    source: KafkaSourceConfig, starting: Starting, available: Mapping[int, OffsetRange]
+) -> Start:
+    """Return the start of the first run.
+
+    Args:
+        source: the settings of the source.
+        starting: ``source.starting_offsets``; a time is resolved to offsets.
+        available: the offsets of each partition.
+
+    Raises:
+        UnknownPartitions: the topic does not have all named partitions.
+    """
+    if isinstance(starting, Mapping) and not starting.keys() <= available.keys():
+        unknown = starting.keys() - available.keys()
+        raise UnknownPartitions(source.topic, unknown, len(available))
+    return kafka_offsets.first_start(source.topic, available, starting, fallback_of(source))
+
+
+def check_own_topic(source: KafkaSourceConfig, checkpoint: Position) -> KafkaCheckpoint:
+    """Return a checkpoint that belongs to the topic of the pipeline.
+
+    Raises:
+        ForeignCheckpoint: it belongs to another topic, or to another kind of source.
+    """
+    if not isinstance(checkpoint, KafkaCheckpoint) or checkpoint.topic != source.topic:
+        raise ForeignCheckpoint(source.topic, str(checkpoint))
+    return checkpoint
+
+
+def fallback_of(source: KafkaSourceConfig) -> Fallback:
+    """Return where a partition continues if it does not have the wanted offset."""
+    policy = source.on_offset_out_of_range
+    return "earliest" if policy == "fail" else policy
+
+
+def is_recreated(read: str, found: str) -> bool:
+    """Return whether a topic was created again.
+
+    Args:
+        read: the id of the topic that the table has read; "" if it is not known.
+        found: the id of the current topic; "" if the broker does not return it.
+    """
+    return "" not in (read, found) and read != found
+
+
+def check_losses(source: KafkaSourceConfig, start: Start, read: str, found: str) -> None:
+    """Check that the start loses no records, unless the pipeline allows this.
+
+    Args:
+        source: the settings of the source.
+        start: the start.
+        read: as for ``is_recreated``.
+        found: as for ``is_recreated``.
+
+    Raises:
+        TopicRecreated: the topic was created again, and ``source.on_offset_out_of_range`` is
+            ``fail``.
+        LostOffsets: unread records were deleted, and this setting is ``fail``.
+    """
+    if source.on_offset_out_of_range != "fail":
+        return
+    if is_recreated(read, found):
+        raise TopicRecreated(source.topic, read, found)
+    if start.lost:
+        raise LostOffsets(source.topic, start.lost)

@@ -1,0 +1,157 @@
+"""Mutants of writers: locks on servers, early detection of conflicts, numbers of rows."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_ZOOKEEPER = "lakemark/timeline/locks/zookeeper_lock.py"
+_DYNAMODB = "lakemark/timeline/locks/dynamodb_lock.py"
+_EARLY = "lakemark/write/early_conflicts.py"
+
+_OF_SERVERS = ("tests/contract/test_lock_servers.py",)
+_OF_LOSSES = ("tests/contract/test_lock_losses.py",)
+_OF_EARLY = ("tests/recovery/test_early_conflicts.py",)
+
+_LOCKS = (
+    Mutant(
+        "lakemark/timeline/locks/table_lock.py",
+        "            self._provider.cancel(owner)\n",
+        "            pass\n",
+        "a writer that gave up waiting in ZooKeeper blocks all others",
+        _OF_SERVERS,
+    ),
+    Mutant(
+        _ZOOKEEPER,
+        "_LEASE_SHARE * self._session.granted_ms()",
+        "_LEASE_SHARE * 10**9",
+        "a lease outlives its session, so two writers hold the lock",
+        _OF_SERVERS,
+    ),
+    Mutant(
+        _ZOOKEEPER,
+        "previous is not None and not previous.shows_release(self._url)",
+        "False and bool(previous)",
+        "a lock in ZooKeeper is taken over without a withdrawal",
+        _OF_SERVERS,
+    ),
+    Mutant(
+        _ZOOKEEPER,
+        "lambda request: request.check(claim.version, _ANY_VERSION)",
+        "lambda request: request.check(self._path, _ANY_VERSION)",
+        "a writer whose session has expired believes that it holds the lock",
+        _OF_SERVERS,
+    ),
+    Mutant(
+        _DYNAMODB,
+        " - self._seen_for_ms(version)",
+        " + 0 * self._seen_for_ms(version)",
+        "the lock of a dead Apache Hudi writer is never taken over",
+        _OF_SERVERS,
+    ),
+    Mutant(
+        _DYNAMODB,
+        "        if seen_version != version:\n",
+        "        if not seen_version:\n",
+        "a lock that Apache Hudi renews is taken from it",
+        _OF_SERVERS,
+    ),
+    Mutant(
+        _DYNAMODB,
+        "return None if stored.record.expired else self._write(record, stored.version)",
+        "return None",
+        "a renewal whose answer was lost loses the lock in DynamoDB",
+        _OF_LOSSES,
+    ),
+    Mutant(
+        _DYNAMODB,
+        "            if stored.version == written:\n                return stored\n",
+        "            if stored.version == written:\n                return None\n",
+        "a lost answer of DynamoDB loses the lock",
+        _OF_SERVERS,
+    ),
+    Mutant(
+        _DYNAMODB,
+        "        self.longer_wait_s = duration_ms / 1000\n",
+        "",
+        "the lock of an Apache Hudi writer with a long lease is never taken over",
+        _OF_LOSSES,
+    ),
+    Mutant(
+        "lakemark/timeline/locks/lock_provider.py",
+        'return self.expired and self.table in ("", table)',
+        "return self.expired",
+        "a paused writer publishes after the holder of another table used the same lock",
+        _OF_LOSSES,
+    ),
+    Mutant(
+        _ZOOKEEPER,
+        "            if self._session.change(partial(_set_data, node, data)):\n",
+        "            if data:\n",
+        "a writer that waits for long is removed from the queue",
+        _OF_LOSSES,
+    ),
+    Mutant(
+        _ZOOKEEPER,
+        "self._delete(queue[0], version)",
+        "self._delete(queue[0])",
+        "a writer that has just acquired the lock is removed from the queue",
+        _OF_LOSSES,
+    ),
+    Mutant(
+        _ZOOKEEPER,
+        "        self._session.call_later(partial(self._delete_nodes_of, owner), after_s)\n",
+        "",
+        "a lock whose release failed blocks Apache Hudi as long as the process lives",
+        _OF_LOSSES,
+    ),
+    Mutant(
+        "lakemark/timeline/locks/table_lock.py",
+        "                self._provider.cancel(self._owner)\n",
+        "",
+        "a lock whose release failed blocks Apache Hudi as long as the process lives",
+        _OF_LOSSES,
+    ),
+    Mutant(
+        "lakemark/timeline/locks/open_lock.py",
+        "# model: take over\n    lease.check()\n",
+        "# model: take over\n    lease.check_time()\n",
+        "a writer that lost the lock deletes what the next holder has prepared",
+        _OF_LOSSES,
+    ),
+)
+
+_CONFLICTS = (
+    Mutant(
+        _EARLY,
+        "        if ours in theirs and rival.is_alive(storage):\n",
+        "        if ours in theirs:\n",
+        "the markers of a dead writer block all others",
+        _OF_EARLY,
+    ),
+    Mutant(
+        "lakemark/write/markers.py",
+        "    names = [name for path, _, name in of_server if path == partition_path]\n",
+        "    names: list[str] = [] and list(of_server)\n",
+        "a batch that conflicts with one of Apache Hudi is written in vain",
+        _OF_EARLY,
+    ),
+)
+
+_NUMBERS = (
+    Mutant(
+        "lakemark/write/new_base_file.py",
+        "self._series = series_number(group)",
+        "self._series = task_number(group)",
+        "two rows of a commit have the same sequence number",
+        ("tests/spec/test_table_format.py",),
+    ),
+    Mutant(
+        "lakemark/write/file_group_write.py",
+        "    series = series_number(group)\n",
+        "    series = task_number(group)\n",
+        "two rows of a delta commit have the same sequence number",
+        ("tests/spec/test_table_format.py",),
+    ),
+)
+
+OF_WRITERS = (*_LOCKS, *_CONFLICTS, *_NUMBERS)

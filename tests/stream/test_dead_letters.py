@@ -1,0 +1,83 @@
+"""Dead letters are replayed while the corrected pipeline reads the topic."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakemark.errors import Refused, Retriable
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
+from streamer import pipeline
+from streamer.config.load import validated
+from streamer.config.pipeline import PipelineConfig
+from streamer.events import BatchWritten, Event
+from streamer.replay import open_replay
+from tests.fixtures.kafka import Kafka, Message
+from tests.stream.orders_pipeline import pipeline_tree
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+REPLAYED_WITHIN_S = 120.0
+
+
+def _message(number: int, **more: object) -> Message:
+    return b"", json.dumps({"id": f"o{number}", "ts": number, **more}).encode()
+
+
+@pytest.mark.parametrize("mode", ["single_writer", "multi_writer"])
+def test_each_record_is_inserted_once_although_both_write_at_the_same_time(
+    kafka: Kafka, spark: SparkSession, mode: str, tmp_path: Path
+) -> None:
+    topic, path = kafka.create_topic(), tmp_path / "orders"
+    tree = pipeline_tree(
+        kafka.bootstrap,
+        topic,
+        str(path),
+        decode={"schema": {"id": "string", "ts": "bigint"}},
+        dead_letters={"tolerated": 100},
+        concurrency={"mode": mode, "clock_skew_ms": 1},
+    )
+    tree["source"]["max_records_per_batch"] = 10
+    tree["table"] = {"path": str(path), "record_key": [], "operation": "insert"}
+    corrected = validated(tree)
+    tree["decode"]["unknown_fields"] = "reject"
+    kafka.produce(topic, [_message(number, note="x") for number in range(5)])
+    _run(validated(tree))
+    kafka.produce(topic, [_message(number, note="x") for number in range(5, 60)])
+    with ThreadPoolExecutor(1) as elsewhere:
+        passed = elsewhere.submit(_replay, corrected)
+        batches = _run(corrected)
+        assert passed.result() == 5
+    assert len(batches) > 1
+    table = open_table(StorageLocation(str(path)))
+    found = table.scan(columns=["id"]).to_table().column("id").to_pylist()
+    assert Counter(found) == {f"o{number}": 1 for number in range(60)}
+    assert metadata_differences(table) == []
+    assert open_replay(corrected).run(None).passed == 0
+
+
+def _run(config: PipelineConfig) -> list[BatchWritten]:
+    events: list[Event] = []
+    with pipeline.build(config, events.append) as built:
+        built.loop.run()
+    return [event for event in events if isinstance(event, BatchWritten)]
+
+
+def _replay(config: PipelineConfig) -> int:
+    """Replay letters as an operator does, who repeats the command until it is not refused."""
+    deadline = time.monotonic() + REPLAYED_WITHIN_S
+    while True:
+        try:
+            return open_replay(config).run(None).passed
+        except (Refused, Retriable):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,1 @@
+"""Decodes events that contain rows, such as the change events of a database."""
