@@ -1,4 +1,4 @@
-"""A clock that all writers of a test share, and on which waiting takes no real time."""
+"""Clocks on which waiting takes no real time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ import time
 from lakemark.operations.table_writer import TableWriter
 from lakemark.timeline.locks.open_lock import open_lock
 from tests.tables import reopened
+
+
+class ManualClock:
+    """A clock that advances only when a test sets it or a caller sleeps."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def sleep(self, seconds: float) -> None:
+        self.time_ms += max(1, round(1000 * seconds))
 
 
 class SharedClock:

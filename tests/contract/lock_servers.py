@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from botocore.config import Config
 
+from lakemark.timeline.locks import dynamodb_lock as dynamodb
+from lakemark.timeline.locks import zookeeper_session
 from lakemark.timeline.locks.open_lock import LockProviderName
 from tests.fixtures.s3 import AWS_CREDENTIALS
 
@@ -23,6 +26,17 @@ def aws_credentials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         for name, value in AWS_CREDENTIALS.items():
             environment.setenv(name, value)
+        yield
+
+
+@contextmanager
+def patient_clients() -> Iterator[None]:
+    """Let this process wait a minute for each answer, because a busy machine may pause a server."""
+    limits = Config(connect_timeout=60, read_timeout=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dynamodb, "_CLIENT_SETTINGS", dynamodb._CLIENT_SETTINGS.merge(limits))
+        for limit in ("_CONNECTION_S", "_ANSWER_S"):
+            patch.setattr(zookeeper_session, limit, 60.0)
         yield
 
 

@@ -24,7 +24,8 @@ from lakemark.timeline.locks.file_system_lock import APACHE_LOCK_PATH
 from lakemark.timeline.locks.lock_provider import LOCK_FOLDER, LOCK_PATH, LockRecord
 from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
 from lakemark.timeline.locks.table_lock import CLOCK_DRIFT_MS, LeaseLost, TableLock
-from tests.contract.lock_servers import aws_credentials, lock_options
+from tests.clocks import ManualClock
+from tests.contract.lock_servers import aws_credentials, lock_options, patient_clients
 from tests.contract.lock_workers import count_up, count_up_there, hold_and_report
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -33,19 +34,6 @@ LEASE_S = 60.0
 DRIFT_S = CLOCK_DRIFT_MS / 1000
 
 spawn = multiprocessing.get_context("spawn")
-
-
-class ManualClock:
-    """A clock that advances only when a test sets it or a caller sleeps."""
-
-    def __init__(self) -> None:
-        self.time_ms = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def sleep(self, seconds: float) -> None:
-        self.time_ms += max(1, round(1000 * seconds))
 
 
 class RenewalClock(ManualClock):
@@ -123,7 +111,7 @@ def provider() -> LockProviderName:
 
 @pytest.fixture(scope="module", autouse=True)
 def credentials() -> Iterator[None]:
-    with aws_credentials():
+    with aws_credentials(), patient_clients():
         yield
 
 

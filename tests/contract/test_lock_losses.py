@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -27,9 +28,21 @@ from lakemark.storage.storage import AccessDenied
 from lakemark.timeline.locks.dynamodb_lock import DynamoDbLock, DynamoDbSettings
 from lakemark.timeline.locks.lock_provider import Claim, LockRecord
 from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
-from lakemark.timeline.locks.table_lock import CLOCK_DRIFT_MS, LeaseLost, SystemClock, TableLock
+from lakemark.timeline.locks.table_lock import (
+    CLOCK_DRIFT_MS,
+    Clock,
+    LeaseLost,
+    SystemClock,
+    TableLock,
+)
 from lakemark.timeline.locks.zookeeper_lock import ZooKeeperLock, ZooKeeperSettings
-from tests.contract.lock_servers import aws_credentials, dynamodb_lock, lock_options
+from tests.clocks import ManualClock
+from tests.contract.lock_servers import (
+    aws_credentials,
+    dynamodb_lock,
+    lock_options,
+    patient_clients,
+)
 from tests.fixtures.relay import Relay, relay_to
 from tests.fixtures.s3 import S3Server
 from tests.fixtures.zookeeper import ZooKeeper
@@ -55,7 +68,7 @@ class ShiftedClock(SystemClock):
 
 @pytest.fixture(scope="module", autouse=True)
 def credentials() -> Iterator[None]:
-    with aws_credentials():
+    with aws_credentials(), patient_clients():
         yield
 
 
@@ -93,7 +106,7 @@ def test_writer_that_lost_the_lock_leaves_the_prepared_content_of_the_next(
 @pytest.mark.parametrize("answers_s", [(24.0, 0.0), (24.0, 31.0)], ids=["once", "always"])
 def test_half_of_the_lease_remains_after_each_check(answers_s: tuple[float, float]) -> None:
     """The answers of the store to a check, and to the renewal that follows, come late."""
-    clock = ShiftedClock()
+    clock = ManualClock()
     memory = open_storage(StorageLocation(f"memory://{uuid4().hex}"))
     reading = InterruptedStorage(memory, partial(clock.sleep, answers_s[0]))
     writing = InterruptedStorage(reading, partial(clock.sleep, answers_s[1]))
@@ -159,8 +172,8 @@ def options(zookeeper: ZooKeeper) -> dict[str, str]:
 
 @pytest.fixture
 def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
-    client = KazooClient(zookeeper.hosts)
-    client.start()
+    client = KazooClient(zookeeper.hosts, timeout=60)
+    client.start(60)
     yield client
     client.stop()
     client.close()
@@ -236,7 +249,7 @@ def relay(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def relayed(relay: Relay, options: dict[str, str], tmp_path: Path) -> Callable[..., TableLock]:
     """Open a lock of this process, whose requests all pass the relay."""
 
-    def opened(key: str, clock: ShiftedClock | None = None) -> TableLock:
+    def opened(key: str, clock: Clock | None = None) -> TableLock:
         storage = open_storage(StorageLocation(str(tmp_path / key)))
         given = {**options, "hosts": relay.address, "lock_key": key}
         return open_lock(storage, provider="zookeeper", options=given, clock=clock)
@@ -249,6 +262,18 @@ def cut(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     relay.cut()
 
 
+class CutWhileWaiting(ManualClock):
+    """A clock of a writer that loses its connection while it waits."""
+
+    def __init__(self, cut: Callable[[], None]) -> None:
+        super().__init__()
+        self._cut = cut
+
+    def sleep(self, seconds: float) -> None:
+        self._cut()
+        super().sleep(seconds)
+
+
 def test_failed_wait_for_one_table_keeps_the_locks_of_the_others(
     relay: Relay,
     relayed: Callable[..., TableLock],
@@ -258,10 +283,7 @@ def test_failed_wait_for_one_table_keeps_the_locks_of_the_others(
 ) -> None:
     held = relayed("payments").acquire(0)
     first = relayed("orders").acquire(0)
-    pauses = iter([partial(cut, relay, monkeypatch)])
-    clock = ShiftedClock()
-    monkeypatch.setattr(clock, "sleep", lambda seconds: next(pauses, lambda: time.sleep(0.05))())
-    waiting = relayed("orders", clock)
+    waiting = relayed("orders", CutWhileWaiting(partial(cut, relay, monkeypatch)))
     with pytest.raises(StorageUnavailable):
         waiting.acquire(0.3)
     relay.restore()
@@ -287,18 +309,24 @@ def test_lock_that_could_not_be_released_does_not_block_apache(
 
 
 def test_lease_that_ended_in_a_live_process_does_not_block_apache(
-    relayed: Callable[..., TableLock], client: KazooClient, options: dict[str, str]
+    relayed: Callable[..., TableLock],
+    client: KazooClient,
+    options: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = ShiftedClock()
+    shifted = SimpleNamespace(monotonic=lambda: clock.now_ms() / 1000, sleep=time.sleep)
+    monkeypatch.setattr("lakemark.timeline.locks.zookeeper_session.time", shifted)
     lock = relayed("orders", clock)
     with pytest.raises(LeaseLost, match="expired"), lock.hold(0) as lease:
         clock.sleep(61)
         lease.check()
     until(lambda: not nodes_of(client, options), "the node of the lease that ended")
     lease = lock.acquire(0)
-    clock.sleep(53.5)
+    clock.sleep(5)
     lease.expire()
     assert nodes_of(client, options), "the lease has not ended"
+    clock.sleep(56)
     until(lambda: not nodes_of(client, options), "the node of the lease that ended")
 
 
@@ -329,9 +357,15 @@ def test_renewal_whose_answer_was_lost_keeps_the_lock(
 
 
 def test_dead_apache_writer_blocks_no_later_attempt_and_no_short_wait(
-    stored: tuple[DynamoDbLock, dict[str, str]], s3_server: S3Server, storage: Storage
+    stored: tuple[DynamoDbLock, dict[str, str]],
+    s3_server: S3Server,
+    storage: Storage,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lock, options = stored
+    clock = ManualClock()
+    of_process = SimpleNamespace(monotonic=lambda: clock.now_ms() / 1000)
+    monkeypatch.setattr("lakemark.timeline.locks.dynamodb_lock.time", of_process)
     lock.holder()  # which creates the table
     dynamodb = boto3.client("dynamodb", region_name="us-east-1", endpoint_url=s3_server.endpoint)
 
@@ -341,19 +375,18 @@ def test_dead_apache_writer_blocks_no_later_attempt_and_no_short_wait(
         texts = {name: {"S": text} for name, text in item.items()}
         dynamodb.put_item(TableName=options["table"], Item=texts)
 
-    def open_again() -> TableLock:
-        return open_lock(storage, provider="dynamodb", options=options)
+    def open_again(clock: Clock) -> TableLock:
+        return open_lock(storage, provider="dynamodb", options=options, clock=clock)
 
     hold_as_apache()
-    open_again().acquire(0.6).release()
+    open_again(clock).acquire(0.6).release()
     hold_as_apache()
     with pytest.raises(LockTimeout):
-        stop_at_once = ShiftedClock()
-        open_lock(storage, provider="dynamodb", options=options, clock=stop_at_once).acquire(0)
-    time.sleep(1.6)
-    began_s = time.monotonic()
-    open_again().acquire(0).release()
-    assert time.monotonic() - began_s < 0.9, "this process knows the item since the other attempt"
+        open_again(ManualClock()).acquire(0)  # an attempt that takes no time of the process
+    clock.sleep(1.6)
+    before_ms = clock.now_ms()
+    open_again(clock).acquire(0).release()
+    assert clock.now_ms() == before_ms, "this process knows the item since the other attempt"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,15 @@ from lakemark.errors import (
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline.locks.lock_provider import LockRecord
 from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
-from lakemark.timeline.locks.table_lock import LeaseLost, TableLock
+from lakemark.timeline.locks.table_lock import Lease, LeaseLost, SystemClock, TableLock
 from lakemark.timeline.locks.zookeeper_lock import ZooKeeperLock
-from tests.contract.lock_servers import aws_credentials, dynamodb_lock, lock_options
+from tests.clocks import ManualClock
+from tests.contract.lock_servers import (
+    aws_credentials,
+    dynamodb_lock,
+    lock_options,
+    patient_clients,
+)
 from tests.fixtures.relay import Relay, relay_to
 from tests.fixtures.s3 import S3Server
 from tests.fixtures.zookeeper import ZooKeeper
@@ -47,7 +53,7 @@ each_server = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module", autouse=True)
 def credentials() -> Iterator[None]:
-    with aws_credentials():
+    with aws_credentials(), patient_clients():
         yield
 
 
@@ -158,8 +164,8 @@ def test_commit_is_not_published_after_the_lock_was_lost(
 @pytest.fixture
 def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
     """A client of another program."""
-    client = KazooClient(zookeeper.hosts)
-    client.start()
+    client = KazooClient(zookeeper.hosts, timeout=60)
+    client.start(60)
     yield client
     client.stop()
     client.close()
@@ -183,8 +189,8 @@ def expire_session(lock: TableLock, hosts: str) -> None:
     provider = lock._provider
     assert isinstance(provider, ZooKeeperLock)
     session = provider._session._connected()
-    clone = KazooClient(hosts, client_id=session.client_id)
-    clone.start()
+    clone = KazooClient(hosts, timeout=60, client_id=session.client_id)
+    clone.start(60)
     clone.stop()
     clone.close()
 
@@ -236,29 +242,38 @@ def test_holder_whose_session_expired_has_lost_the_lock(
     expire_session(lock, zookeeper.hosts)
     with other.hold(wait_s=0):
         assert storage.head(PREPARED) is None, "the lock was not released"
-        with pytest.raises((LeaseLost, StorageUnavailable)):
-            lease.check()
-        with pytest.raises(LeaseLost, match="another writer"):
-            lease.check()
+        until(lambda: is_taken(lease), "the end of the lease")
     with pytest.raises(LeaseLost):
         lease.renew()
+
+
+def is_taken(lease: Lease) -> bool:
+    """Return whether a lease is lost; false while its session is not open again."""
+    with suppress(StorageUnavailable):
+        with pytest.raises(LeaseLost, match="another writer"):
+            lease.check()
+        return True
+    return False
 
 
 def test_lease_ends_before_the_session_of_a_suspended_process(
     storage: Storage, zookeeper: ZooKeeper
 ) -> None:
     options = {**zookeeper.new_lock(), "session_timeout_s": "40"}
-    lease = open_lock(storage, provider="zookeeper", options=options).acquire(wait_s=0)
-    assert 30 < lease.remaining_s() <= 36
+    clock = ManualClock()
+    lock = open_lock(storage, provider="zookeeper", options=options, clock=clock)
+    lease = lock.acquire(wait_s=0)
+    assert lease.remaining_s() == 36
+    clock.sleep(10)
     lease.renew()
-    assert 30 < lease.remaining_s() <= 36
+    assert lease.remaining_s() == 36
 
 
 def test_server_that_expires_sessions_early_is_refused(
     storage: Storage, zookeeper: ZooKeeper
 ) -> None:
     options = {**zookeeper.new_lock(), "session_timeout_s": "20"}
-    lock = open_lock(storage, provider="zookeeper", options=options)
+    lock = open_lock(storage, provider="zookeeper", options=options, clock=ManualClock())
     with pytest.raises(InvalidConfig, match=r"after 20 s.*lease takes 60 s.*maxSessionTimeout"):
         lock.acquire(wait_s=0)
     options["session_timeout_s"] = "70"
@@ -312,9 +327,10 @@ def put_as_apache(dynamodb: Any, stored_lock: tuple[TableLock, dict[str, str]]) 
 
 
 def test_item_has_the_attributes_of_amazons_client(
-    dynamodb: Any, stored_lock: tuple[TableLock, dict[str, str]]
+    dynamodb: Any, stored_lock: tuple[TableLock, dict[str, str]], storage: Storage
 ) -> None:
-    lock, options = stored_lock
+    _, options = stored_lock
+    lock = open_lock(storage, provider="dynamodb", options=options, clock=ManualClock())
 
     def item() -> dict[str, str]:
         key = {"key": {"S": options["partition_key"]}}
@@ -326,28 +342,26 @@ def test_item_has_the_attributes_of_amazons_client(
     held = item()
     record = LockRecord.parse(held["lakemarkRecord"].encode(), "")
     assert (held["ownerName"], "isReleased" in held) == (record.owner, False)
-    assert 55_000 < int(held["leaseDuration"]) <= 60_000
+    assert held["leaseDuration"] == "60000"
     lease.renew()
     assert item()["recordVersionNumber"] != held["recordVersionNumber"]
 
 
 def test_lock_that_apache_renews_is_not_acquired(
-    stored_lock: tuple[TableLock, dict[str, str]], put_as_apache: Put
+    stored_lock: tuple[TableLock, dict[str, str]], put_as_apache: Put, storage: Storage
 ) -> None:
-    lock, _ = stored_lock
-    put_as_apache(300)
-    ended = threading.Event()
+    """The writer waits for much longer than a lease."""
 
-    def renew() -> None:
-        while not ended.wait(0.1):
+    class WhileApacheRenews(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
             put_as_apache(300)
 
-    renewing = threading.Thread(target=renew)
-    renewing.start()
+    _, options = stored_lock
+    put_as_apache(300)
+    lock = open_lock(storage, provider="dynamodb", options=options, clock=WhileApacheRenews())
     with pytest.raises(LockTimeout, match=r"DynamoDB table locks.* 'apache'"):
-        lock.acquire(wait_s=2)
-    ended.set()
-    renewing.join()
+        lock.acquire(wait_s=3)
 
 
 def test_lock_of_a_dead_apache_writer_is_taken_over_when_it_was_seen_for_its_lease(
