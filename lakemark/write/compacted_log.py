@@ -8,18 +8,16 @@ logs stay in the slice, for queries of the past, until a compaction and a clean.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 
-from lakemark.config.table_properties import MergeMode
 from lakemark.merge.merge_stream import fold_changes
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import LogFileName, write_token
-from lakemark.model.file_slice import FileSlice, join
+from lakemark.model.file_slice import FileSlice
 from lakemark.read.log_changes import read_block_instants
-from lakemark.write.log_file_writer import LogFileWriter
-from lakemark.write.markers import create_marker
-from lakemark.write.meta_column_values import set_meta_columns
-from lakemark.write.partitioner import series_number, task_number
+from lakemark.write.new_log_file import NewLogFile
+from lakemark.write.partitioner import task_number
 from lakemark.write.write_context import WriteContext
 
 
@@ -40,31 +38,17 @@ def write_compacted_log(context: WriteContext, file_slice: FileSlice) -> WriteSt
     first = next(folded, None)
     if first is None:
         return None
-    name, series, first_row = _name(context, file_slice), series_number(group), 0
-    path = join(group.partition_path, str(name))
-    names_slice = context.version.logs_name_their_slice
-    create_marker(context.storage, context.instant, path, names_slice=names_slice)
-    with _writer(context, path, file_slice) as writer:
+    name = _name(context, file_slice)
+    replaced = read_block_instants(context.storage, file_slice.logs, context.is_visible)
+    with NewLogFile(context, group, name, replaced) as file:
         for part in chain([first], folded):
             # Rows keep the times of their commits, so that incremental queries skip them.
-            writer.append(set_meta_columns(part, context.instant, series, group.file_id, first_row))
-            first_row += part.num_rows
-        status = writer.close()
-    return WriteStat(
-        file_id=group.file_id,
-        path=path,
-        partition_path=group.partition_path,
+            file.write(part)
+        stat = file.close()
+    return replace(
+        stat,
         prev_commit=file_slice.base_instant,
-        num_writes=status.num_writes,
-        num_update_writes=status.num_writes,
-        num_deletes=status.num_deletes,
-        total_write_bytes=status.size_bytes,
-        file_size_in_bytes=status.size_bytes,
-        log_version=name.version,
-        log_offset=0,
         base_file=str(file_slice.base.name) if file_slice.base else "",
-        log_files=(str(name),),
-        column_ranges=status.column_ranges,
         total_log_files_compacted=len(file_slice.logs),
         total_log_size_compacted=file_slice.log_bytes,
     )
@@ -83,20 +67,3 @@ def _name(context: WriteContext, file_slice: FileSlice) -> LogFileName:
         return LogFileName(file_id, context.instant, 1, token)
     version = max(log.name.version for log in file_slice.logs) + 1
     return LogFileName(file_id, file_slice.base_instant, version, write_token(0, context.attempt))
-
-
-def _writer(context: WriteContext, path: str, file_slice: FileSlice) -> LogFileWriter:
-    return LogFileWriter(
-        context.storage,
-        path,
-        context.instant,
-        context.schema,
-        context.avro_schema,
-        context.log_format,
-        context.merge.ordering_fields,
-        is_event_time=context.merge.mode is not MergeMode.COMMIT_TIME,
-        indexed=context.indexed,
-        settings=context.base_files,
-        stores_meta_columns=context.virtual_keys is None,
-        replaced_instants=read_block_instants(context.storage, file_slice.logs, context.is_visible),
-    )

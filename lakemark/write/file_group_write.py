@@ -27,7 +27,7 @@ from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import LogFileName, write_token
-from lakemark.model.file_slice import FileGroupId, FileSlice, LogFile, join
+from lakemark.model.file_slice import FileGroupId, FileSlice, LogFile
 from lakemark.model.key_changes import KeyChanges
 from lakemark.read.projection import conform
 from lakemark.read.row_filter import filter_keys
@@ -35,13 +35,11 @@ from lakemark.storage import Storage
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partition_metafile
 from lakemark.write.change_data import RowChanges, write_change_data
 from lakemark.write.early_conflicts import check_rivals
-from lakemark.write.event_times import EventTimes
 from lakemark.write.index_changes import IndexedRows, value_changes_of_log
-from lakemark.write.log_file_writer import LogFileWriter
-from lakemark.write.markers import create_marker, create_partition_metafile
-from lakemark.write.meta_column_values import set_meta_columns
+from lakemark.write.markers import create_partition_metafile
 from lakemark.write.new_base_file import NewBaseFile
-from lakemark.write.partitioner import Bucket, series_number, task_number
+from lakemark.write.new_log_file import NewLogFile
+from lakemark.write.partitioner import Bucket, task_number
 from lakemark.write.write_context import WriteContext
 
 #: Size, in Arrow bytes, at which gathered changes are folded and written as log blocks.
@@ -294,45 +292,25 @@ def _append_log_file(
     group = current.group
     if current.base is None and not current.logs:
         create_partition(context, group.partition_path, is_new_partition=task.is_new_partition)
-    series = series_number(group)
     name = _name_log(context, current, task_number(group))
-    path = join(group.partition_path, str(name))
-    names_slice = context.version.logs_name_their_slice
-    create_marker(context.storage, context.instant, path, names_slice=names_slice)
-    first_row = 0
     may_remove = IndexedRows(collects_keys=context.has_record_index)
     changed = IndexedRows(collects_keys=bool(context.secondary_columns))
-    event_times = EventTimes(context.event_time_column)
-    with _log_writer(context, path) as writer:
+    with NewLogFile(context, group, name) as file:
         for part in chain([first], parts):
             may_remove.add(_possible_deletes(context, part))
             changed.add(part)
-            event_times.add_changes(part)
-            writer.append(set_meta_columns(part, context.instant, series, group.file_id, first_row))
-            first_row += part.num_rows
-        status = writer.close()
+            file.write(part)
+        stat = file.close()
     base_file, log_files = _listed_files(context, task, current, name)
-    log = LogFile(group.partition_path, name, status.size_bytes)
+    log = LogFile(group.partition_path, name, stat.file_size_in_bytes)
     before = SearchedGroup(task.readable or current, current)
-    stat = WriteStat(
-        file_id=group.file_id,
-        path=path,
-        partition_path=group.partition_path,
-        prev_commit=name.instant,
-        num_writes=status.num_writes,
-        num_update_writes=status.num_writes,
-        num_deletes=status.num_deletes,
-        total_write_bytes=status.size_bytes,
-        file_size_in_bytes=status.size_bytes,
-        log_version=name.version,
-        log_offset=0,
+    return replace(
+        stat,
         base_file=base_file,
         log_files=log_files,
-        column_ranges=status.column_ranges,
         key_changes=_removed_by(context, task, log, may_remove.record_keys()),
         secondary_changes=value_changes_of_log(context, before, log, changed.record_keys()),
     )
-    return event_times.describe(stat)
 
 
 def _possible_deletes(context: WriteContext, part: pa.Table) -> pa.Table:
@@ -402,22 +380,6 @@ def _listed_files(
         logs = listed.logs if context.cdc_mode is not None else ()
     base_file = str(listed.base.name) if listed.base else ""
     return base_file, (*(str(log.name) for log in logs), str(name))
-
-
-def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
-    return LogFileWriter(
-        context.storage,
-        path,
-        context.instant,
-        context.schema,
-        context.avro_schema,
-        context.log_format,
-        context.merge.ordering_fields,
-        is_event_time=context.merge.mode is not MergeMode.COMMIT_TIME,
-        indexed=context.indexed,
-        settings=context.base_files,
-        stores_meta_columns=context.virtual_keys is None,
-    )
 
 
 def _combine_blocks(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:

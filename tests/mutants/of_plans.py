@@ -209,8 +209,8 @@ OF_PLANS = (
     ),
     Mutant(
         "lakemark/write/compacted_log.py",
-        "replaced_instants=read_block_instants(",
-        "replaced_instants=[] and read_block_instants(",
+        "    replaced = read_block_instants(",
+        "    replaced = [] and read_block_instants(",
         "a log compaction makes queries slower, because they also read the logs that it merged",
         (_LOG_COMPACTION,),
     ),

@@ -146,9 +146,9 @@ _NUMBERS = (
         ("tests/spec/test_table_format.py",),
     ),
     Mutant(
-        "lakemark/write/file_group_write.py",
-        "    series = series_number(group)\n",
-        "    series = task_number(group)\n",
+        "lakemark/write/new_log_file.py",
+        "import series_number\n",
+        "import task_number as series_number\n",
         "two rows of a delta commit have the same sequence number",
         ("tests/spec/test_table_format.py",),
     ),
