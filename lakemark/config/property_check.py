@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lakemark.config.property_rule import PropertyRule, Purpose
-from lakemark.config.property_rules import REMOVE_PROPERTY, RULES, USER_NOTES
+from lakemark.config.property_rule import REMOVE_PROPERTY, PropertyRule, Purpose
+from lakemark.config.property_rules import RULES, USER_NOTES
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import Unsupported
 

@@ -1,4 +1,4 @@
-"""The types of the rules about table properties."""
+"""The types of the rules about table properties, and the remedies that several rules name."""
 
 from __future__ import annotations
 
@@ -24,6 +24,24 @@ class Purpose(IntEnum):
 
 #: The text of ``Refusal.values`` if no value is accepted.
 ANY_VALUE = "any value"
+
+#: Remedy for a property whose meaning for writers is unknown.
+REMOVE_PROPERTY = (
+    "write with Apache Hudi, or remove the property from .hoodie/hoodie.properties if no writer "
+    "and no reader of the table needs it"
+)
+
+#: Remedy for a table that lakemark cannot write.
+ANOTHER_PATH = "write with Apache Hudi, or write to another path"
+
+#: Remedy for a table that lakemark cannot read.
+ONLY_APACHE = "read and write the table with Apache Hudi"
+
+#: Remedy for an index that lakemark does not update.
+DROP_METADATA_TABLE = (
+    "--drop-metadata-table builds the metadata table again without it (Apache Hudi builds indexes "
+    "again when they are configured)"
+)
 
 
 class Effect(StrEnum):
@@ -70,3 +88,13 @@ class PropertyRule:
     writing: Effect
     why: str
     refusals: tuple[Refusal, ...] = ()
+
+
+def honoured(key: str, why: str, *refusals: Refusal) -> PropertyRule:
+    """Return the rule of a property that decides what lakemark reads and writes."""
+    return PropertyRule(key, Effect.HONOUR, Effect.HONOUR, why, refusals)
+
+
+def ignored(key: str, why: str, *refusals: Refusal) -> PropertyRule:
+    """Return the rule of a property whose value is kept, but not used."""
+    return PropertyRule(key, Effect.IGNORE, Effect.IGNORE, why, refusals)
