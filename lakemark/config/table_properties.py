@@ -1,21 +1,17 @@
 """Reads and writes the properties of a table, in ``.hoodie/hoodie.properties``.
 
 The file has the syntax of ``java.util.Properties``. From version 4 on it has a checksum, which is a
-CRC-32 of ``<database>.<table>``, and Apache Hudi refuses a file with a wrong one. ``=`` and ``:``
-inside values are not escaped, because hudi-rs does not unescape them and Java accepts both forms.
-Characters outside ASCII are escaped, because Java reads the file as ISO-8859-1.
-Source: ``HoodieTableConfig`` of Apache Hudi 1.2.0.
+CRC-32 of ``<database>.<table>``, and Apache Hudi refuses a file with a wrong one. Source:
+``HoodieTableConfig`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 from lakemark.config import keys
@@ -29,6 +25,7 @@ from lakemark.config.key_generators import (
     type_of_class,
 )
 from lakemark.config.partition_field import PartitionField
+from lakemark.config.properties_text import parse_properties, print_properties
 from lakemark.config.time_folders import zone_name
 from lakemark.errors import CorruptData, InvalidConfig, Unsupported
 from lakemark.model.format_version import FormatVersion
@@ -428,8 +425,7 @@ class TableProperties:
     def to_bytes(self) -> bytes:
         """Encode the properties and their checksum, sorted by key."""
         stored = {**self.values, keys.TABLE_CHECKSUM: checksum(self.values)}
-        lines = [f"{_escape_key(key)}={_escape(value)}" for key, value in sorted(stored.items())]
-        return "\n".join(["#Properties of an Apache Hudi table", *lines, ""]).encode()
+        return print_properties(stored, "Properties of an Apache Hudi table")
 
     @classmethod
     def parse(cls, data: bytes, path: str = PROPERTIES_PATH) -> TableProperties:
@@ -491,212 +487,6 @@ def checksum(values: Mapping[str, str]) -> str:
     """Return ``hoodie.table.checksum``: the CRC-32 of ``<database>.<table>``, in decimal."""
     name = f"{values.get(keys.DATABASE_NAME, '')}.{values.get(keys.TABLE_NAME, '')}"
     return str(zlib.crc32(name.encode()))
-
-
-def new_table_properties(
-    name: str,
-    table_type: TableType,
-    record_key_fields: Iterable[str],
-    partition_fields: Iterable[str],
-    ordering_fields: Iterable[str],
-    merge_mode: MergeMode,
-    hive_style: bool = False,
-    url_encode: bool = False,
-    merging: Mapping[str, str] = MappingProxyType({}),
-    version: FormatVersion = FormatVersion.V9,
-    *,
-    slash_separated_dates: bool = False,
-    meta_columns: bool = True,
-    cdc: LoggingMode | None = None,
-) -> TableProperties:
-    """Build the properties of a new table, with its timeline in UTC.
-
-    For version 9 the properties are those that Apache Hudi 1.2 writes. For earlier versions they
-    are those that Hudi releases of that time wrote; Hudi 1.2 reads these too.
-
-    Args:
-        name: name of the table.
-        table_type: decides how changes are stored.
-        record_key_fields: columns of the record key; none if record keys are automatic.
-        partition_fields: columns of the partition path.
-        ordering_fields: columns that order changes to one record.
-        merge_mode: decides which of two changes wins.
-        hive_style: whether folders are named ``field=value``.
-        url_encode: whether special characters of a partition value are written ``%XX``.
-        merging: other properties about merging, see ``merge_request.merge_properties``.
-        version: version of the table.
-        slash_separated_dates: whether the folders of a date are ``yyyy/MM/dd``.
-        meta_columns: whether rows store Hudi's meta columns.
-        cdc: what is logged for CDC queries; None if the table does not support them.
-    """
-    record_key, partition = tuple(record_key_fields), tuple(partition_fields)
-    ordering = ",".join(ordering_fields)
-    return TableProperties(
-        {
-            keys.TABLE_NAME: name,
-            keys.TABLE_TYPE: table_type,
-            keys.TABLE_VERSION: str(int(version)),
-            **layout_properties(version),
-            keys.TIMELINE_TIMEZONE: "UTC",
-            **({keys.RECORD_KEY_FIELDS: ",".join(record_key)} if record_key else {}),
-            **({keys.PARTITION_FIELDS: ",".join(partition)} if partition else {}),
-            **({ordering_key(version): ordering} if ordering else {}),
-            **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: merge_mode}),
-            **merging,
-            **key_generator_properties(infer_key_generator(record_key, partition), version),
-            keys.POPULATE_META_FIELDS: str(meta_columns).lower(),
-            keys.BASE_FILE_FORMAT: "PARQUET",
-            keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
-            keys.URL_ENCODE_PARTITIONING: str(url_encode).lower(),
-            **(_SLASH_SEPARATED if slash_separated_dates else {}),
-            keys.DROP_PARTITION_COLUMNS: "false",
-            keys.CDC_ENABLED: str(cdc is not None).lower(),
-            **({} if cdc is None else {keys.CDC_LOGGING_MODE: cdc}),
-            keys.PARTITION_METAFILE_USE_BASE_FORMAT: "false",
-            keys.MULTIPLE_BASE_FILE_FORMATS: "false",
-            keys.METADATA_PARTITIONS: "",
-        }
-    )
-
-
-def ordering_key(version: FormatVersion) -> str:
-    """Return the key of the property that stores the ordering fields."""
-    return keys.ORDERING_FIELDS if version is FormatVersion.V9 else keys.PRECOMBINE_FIELD
-
-
-def key_generator_properties(kind: str, version: FormatVersion) -> dict[str, str]:
-    """Return the properties that store a key generator.
-
-    For version 6 they include the class, because releases of that version read it.
-    """
-    class_name = class_of_type(kind) if version is FormatVersion.V6 else None
-    named = {keys.KEY_GENERATOR_CLASS: class_name} if class_name else {}
-    return {keys.KEY_GENERATOR_TYPE: kind, **named}
-
-
-def layout_properties(version: FormatVersion) -> dict[str, str]:
-    """Return the properties that describe the timeline of a table of this version."""
-    if version.timeline_layout == 1:
-        return {keys.TIMELINE_LAYOUT_VERSION: "1", keys.ARCHIVELOG_FOLDER: "archived"}
-    return {
-        keys.INITIAL_VERSION: str(int(version)),
-        keys.TIMELINE_LAYOUT_VERSION: "2",
-        keys.TIMELINE_PATH: "timeline",
-        keys.TIMELINE_HISTORY_PATH: "history",
-        keys.ARCHIVELOG_FOLDER: "history",
-        **({keys.TABLE_FORMAT: "native"} if version is FormatVersion.V9 else {}),
-    }
-
-
-def metadata_table_properties(data: TableProperties) -> TableProperties:
-    """Build the properties of a table's metadata table, as Apache Hudi 1.2 writes them."""
-    version = FormatVersion(data.version)
-    mode = {} if version is FormatVersion.V6 else {keys.MERGE_MODE: str(MergeMode.CUSTOM)}
-    layout = layout_properties(version)
-    layout.pop(keys.TABLE_FORMAT, None)
-    return TableProperties(
-        {
-            keys.TABLE_NAME: f"{data.table_name}_metadata",
-            keys.TABLE_TYPE: TableType.MERGE_ON_READ,
-            keys.TABLE_VERSION: str(data.version),
-            **layout,
-            keys.RECORD_KEY_FIELDS: "key",
-            keys.PAYLOAD_CLASS: "org.apache.hudi.metadata.HoodieMetadataPayload",
-            **mode,
-            keys.MERGE_STRATEGY_ID: "00000000-0000-0000-0000-000000000000",
-            keys.KEY_GENERATOR_TYPE: "HOODIE_TABLE_METADATA",
-            keys.POPULATE_META_FIELDS: "false",
-            keys.BASE_FILE_FORMAT: "HFILE",
-            keys.DROP_PARTITION_COLUMNS: "false",
-            **(
-                {keys.TIMELINE_TIMEZONE: data.values[keys.TIMELINE_TIMEZONE]}
-                if keys.TIMELINE_TIMEZONE in data.values
-                else {}
-            ),
-        }
-    )
-
-
-#: The extractor is what Apache Hudi stores with it, and what its catalogs parse paths with.
-_SLASH_SEPARATED = {
-    keys.SLASH_SEPARATED_DATES: "true",
-    keys.PARTITION_EXTRACTOR_CLASS: "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor",
-}
-
-_ENTRY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_WRITTEN_ESCAPES = {**{text: f"\\{word}" for word, text in _NAMED_ESCAPES.items()}, "\\": "\\\\"}
-
-
-def parse_properties(data: bytes) -> dict[str, str]:
-    """Parse a file in the syntax of ``java.util.Properties``; comments are dropped.
-
-    Java reads the bytes as ISO-8859-1. Other characters are written as escapes of their UTF-16
-    units.
-    """
-    text = data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
-    return dict(_entry(line) for line in _logical_lines(text.split("\n")))
-
-
-def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the entries, each as one line.
-
-    A backslash at the end of a line continues an entry, but not a comment.
-    """
-    begun = ""
-    for line in lines:
-        stripped = line.lstrip(" \t\f")
-        if not begun and (not stripped or stripped[0] in "#!"):
-            continue
-        if (len(stripped) - len(stripped.rstrip("\\"))) % 2:
-            begun += stripped[:-1]
-        else:
-            yield begun + stripped
-            begun = ""
-    if begun:
-        yield begun
-
-
-def _entry(line: str) -> tuple[str, str]:
-    parts = _ENTRY.match(line)
-    assert parts is not None, "the pattern matches any text"
-    key, value = parts.groups()
-    return _unescape(key), _unescape(value)
-
-
-def _unescape(text: str) -> str:
-    resolved = _ESCAPE.sub(_resolve, text)
-    return resolved.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _resolve(match: re.Match[str]) -> str:
-    word = match.group(1)
-    if word[0] == "u" and len(word) == 5:
-        return chr(int(word[1:], 16))
-    return _NAMED_ESCAPES.get(word, word)
-
-
-def _escape_key(key: str) -> str:
-    escaped = re.sub("[ =:]", r"\\\g<0>", _escape_characters(key))
-    return f"\\{escaped}" if escaped.startswith(("#", "!")) else escaped
-
-
-def _escape(value: str) -> str:
-    rest = value.lstrip(" ")
-    return "\\ " * (len(value) - len(rest)) + _escape_characters(rest)
-
-
-def _escape_characters(text: str) -> str:
-    return "".join(_WRITTEN_ESCAPES.get(char) or _in_ascii(char) for char in text)
-
-
-def _in_ascii(char: str) -> str:
-    """Escape a character outside ASCII as its UTF-16 units; return others unchanged."""
-    if char.isascii():
-        return char
-    units = char.encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _csv(value: str | None) -> tuple[str, ...]:

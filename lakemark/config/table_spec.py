@@ -14,16 +14,11 @@ from lakemark.config.merge_settings import (
     stored_payload,
 )
 from lakemark.config.merger_name import MergerName
+from lakemark.config.new_table_properties import new_table_properties
 from lakemark.config.partition_field import PartitionField, partition_fields
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.config.table_properties import (
-    LoggingMode,
-    MergeMode,
-    TableProperties,
-    TableType,
-    new_table_properties,
-)
+from lakemark.config.table_properties import LoggingMode, MergeMode, TableProperties, TableType
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import DeleteMarker
 from lakemark.model.format_version import FormatVersion

@@ -16,11 +16,8 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lakemark.config.table_properties import (
-    PROPERTIES_PATH,
-    TableProperties,
-    metadata_table_properties,
-)
+from lakemark.config.new_table_properties import metadata_table_properties
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.log.log_writers import read_instants
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of
 from lakemark.metadata.column_stats.encode import (

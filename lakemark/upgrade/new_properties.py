@@ -35,13 +35,12 @@ from lakemark.config.merge_settings import (
     stored_payload,
     strategy_of_mode,
 )
+from lakemark.config.new_table_properties import layout_properties, ordering_key
 from lakemark.config.table_properties import (
     EXPRESSION_INDEX_PREFIX,
     SECONDARY_INDEX_PREFIX,
     MergeMode,
     TableProperties,
-    layout_properties,
-    ordering_key,
 )
 from lakemark.errors import InvalidConfig
 from lakemark.model.format_version import FormatVersion

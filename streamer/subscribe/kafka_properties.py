@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakemark.config.table_properties import parse_properties
+from lakemark.config.properties_text import parse_properties
 from lakemark.errors import InvalidConfig
 from streamer.sources.librdkafka_settings import NotTranslatable, client_settings
 

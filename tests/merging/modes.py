@@ -8,12 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakemark.config import keys
-from lakemark.config.table_properties import (
-    MergeMode,
-    TableProperties,
-    TableType,
-    new_table_properties,
-)
+from lakemark.config.new_table_properties import new_table_properties
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType
 from lakemark.model.meta_columns import COMMIT_TIME
 from tests.merging.rules import (
     UNAVAILABLE,

@@ -15,7 +15,7 @@ import pytest
 
 from lakemark.codec.hfile.file_info import parse_file_info
 from lakemark.codec.hfile.hfile_data_block import parse_entries
-from lakemark.config.table_properties import parse_properties
+from lakemark.config.properties_text import parse_properties
 from lakemark.log.log_block import HeaderKey, LogBlock
 from lakemark.metadata.payload import read_payload
 from lakemark.timeline.archive_log import _records

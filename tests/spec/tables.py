@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakemark.config.table_properties import (
-    MergeMode,
-    TableProperties,
-    TableType,
-    new_table_properties,
-)
+from lakemark.config.new_table_properties import new_table_properties
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType
 from tests.merging.written_table import KEY, WrittenTable
 
 MERGE_ON_READ, COPY_ON_WRITE = TableType.MERGE_ON_READ, TableType.COPY_ON_WRITE

@@ -10,16 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakemark.config import keys
+from lakemark.config.new_table_properties import new_table_properties
+from lakemark.config.properties_text import parse_properties
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.config.table_properties import (
-    MergeMode,
-    TableProperties,
-    TableType,
-    checksum,
-    new_table_properties,
-    parse_properties,
-)
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType, checksum
 from lakemark.errors import CorruptData, Unsupported
 
 # What Apache Hudi 1.2.0 wrote for a merge-on-read table.

@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakemark.config.table_properties import MergeMode, TableType, new_table_properties
+from lakemark.config.new_table_properties import new_table_properties
+from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.log.log_reader import read_blocks
 from lakemark.write.file_group_write import MAX_COLUMN_SETS
 from tests.merging.written_table import Row, WrittenTable
