@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from lakemark.merge.custom.check import check_merger
     from lakemark.merge.custom.records import Records, choose_rows
     from lakemark.model.row_order import Curve
+    from lakemark.operations.coordination import Coordination
     from lakemark.operations.duplicate_keys import Duplicates
-    from lakemark.operations.open_table import Coordination
     from lakemark.operations.partition_deletion import PartitionContents, PartitionDeletion
     from lakemark.operations.table_index import IndexKind
     from lakemark.operations.table_indexes import IndexState, TableIndex
@@ -459,7 +459,7 @@ def _coordination(
     multi_writer: object,
 ) -> Coordination:
     from lakemark.errors import InvalidConfig
-    from lakemark.operations.open_table import Coordination
+    from lakemark.operations.coordination import Coordination
     from lakemark.transaction.multi_writer import MultiWriter
 
     if type(lock_expire_minutes) is not int or lock_expire_minutes < 0:

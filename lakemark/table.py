@@ -44,7 +44,7 @@ from lakemark.operations.metadata_table import (
     metadata_differences,
     rebuild_metadata_table,
 )
-from lakemark.operations.open_table import LATEST, OpenTable
+from lakemark.operations.open_table import OpenTable
 from lakemark.operations.orphan_removal import DEFAULT_AGE, find_orphans, remove_orphans
 from lakemark.operations.partition_deletion import (
     ChoosePartitions,
@@ -66,6 +66,7 @@ from lakemark.operations.scan_arguments import check_scan_arguments
 from lakemark.operations.share_insert import Shares
 from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_indexes import TableIndex, list_indexes
+from lakemark.operations.table_queries import LATEST
 from lakemark.operations.write import RowWriter, WriteResult, merger_class
 from lakemark.operations.write_checks import check_convertible, check_maintainable
 from lakemark.read.cdc.scan import CdcScan

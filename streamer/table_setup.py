@@ -22,9 +22,10 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
 from lakemark.operations.cluster import check_no_buckets, check_sortable
 from lakemark.operations.compact_logs import check_logs_compactable
+from lakemark.operations.coordination import Coordination
 from lakemark.operations.create import check_empty
 from lakemark.operations.non_blocking import check_non_blocking
-from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.operations.overwrite import check_replaces_partitions
 from lakemark.operations.table_index import (
     check_moves,

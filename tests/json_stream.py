@@ -20,9 +20,10 @@ from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.coordination import Coordination
 from lakemark.operations.create import create_table
 from lakemark.operations.duplicate_keys import Duplicates
-from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema.evolution import unite_schemas

@@ -13,10 +13,11 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
 from lakemark.keygen.partition_expressions import with_expression_columns
 from lakemark.merge.custom.api import CustomMerger
+from lakemark.operations.coordination import Coordination
 from lakemark.operations.create_checks import check_new_table, check_ordering_types
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.non_blocking import check_non_blocking
-from lakemark.operations.open_table import Coordination, OpenTable
+from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_index import NewIndex
 from lakemark.operations.write import RowWriter
 from lakemark.schema import avro

@@ -28,7 +28,8 @@ from pyspark.sql import DataFrame, SparkSession
 from lakemark.errors import InvalidConfig, SnapshotChanged
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.model.file_slice import FileSlice
-from lakemark.operations.open_table import LATEST, open_table
+from lakemark.operations.open_table import open_table
+from lakemark.operations.table_queries import LATEST
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Incremental, Query
 from lakemark.read.query_instant import GivenTime

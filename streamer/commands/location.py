@@ -8,7 +8,8 @@ from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import Runner
 from lakemark.merge.custom.load import load_merger
-from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.coordination import Coordination
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
 
 

@@ -127,7 +127,7 @@ OF_INDEXES = (
         _KEY_QUERIES,
     ),
     Mutant(
-        "lakemark/operations/open_table.py",
+        "lakemark/operations/table_queries.py",
         "is_current = is_latest and isinstance(query, Snapshot)",
         "is_current = True",
         "a query of earlier rows misses those that the record index does not have any more",

@@ -17,8 +17,9 @@ from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, T
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import Refused, TableNotFound
 from lakemark.operations import table_index
+from lakemark.operations.coordination import Coordination
 from lakemark.operations.metadata_table import metadata_differences
-from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.operations.write import RowWriter
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.transaction.multi_writer import MultiWriter

@@ -21,8 +21,9 @@ from lakemark.operations.cluster import (
     pending_clusterings,
     request_clustering,
 )
+from lakemark.operations.coordination import Coordination
 from lakemark.operations.metadata_table import metadata_differences
-from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.services.clustering_plan import ClusteringPolicy
 from lakemark.storage import StorageLocation
 from lakemark.transaction.conflicts import ClusteringPlanned
