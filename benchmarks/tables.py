@@ -157,7 +157,7 @@ def changes(layout: Layout, delta: Delta) -> list[Changes]:
 
 def commit(writer: TableWriter, changed: Sequence[Changes]) -> None:
     """Make one delta commit with a writer that may have made others before."""
-    context, assignment = writer.begin(), writer.assign_file_groups()
+    context, assignment = writer.begin(), writer.assigner.assign_file_groups()
 
     def write(change: Changes) -> WriteStat | None:
         bucket, rows = change

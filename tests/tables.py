@@ -194,11 +194,11 @@ def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) 
     """Write the files of an instant that has begun."""
     made, stored = changes(rows), None
     if to.settings.global_keys and made.num_rows:
-        moved = to.move_rows(context, made)
+        moved = to.assigner.move_rows(context, made)
         made, stored = pa.concat_tables([made.slice(0, 0), *moved.apply([made])]), moved.stored
     if not made.num_rows:
         return []
-    placed = to.assign(context, made, stored=stored)
+    placed = to.assigner.assign(context, made, stored=stored)
     written = (
         write_file_group(context, placed.assignment.task(bucket), [part])
         for bucket, part in divide(made, placed.numbers)

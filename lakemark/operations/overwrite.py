@@ -97,7 +97,7 @@ def prepare_overwrite(
     partitions = {*pc.unique(rows.column(PARTITION_PATH)).to_pylist()}
     if operation is Operation.INSERT_OVERWRITE_TABLE:
         partitions |= {group.id.partition_path for group in groups_with_rows(view)}
-    if rows.num_rows and writer.keys_are_global(context):
+    if rows.num_rows and writer.assigner.keys_are_global(context):
         _check_unique(rows, writer.table.location.url)
         _check_not_elsewhere(writer, context, rows, partitions)
     replaced = find_replaced_groups(context, view, partitions, runner)
@@ -110,7 +110,7 @@ def _assign(writer: TableWriter, context: WriteContext, rows: pa.Table) -> Assig
     if index is not None:
         numbers = index.bucket_ids(rows.column(RECORD_KEY), rows.column(PARTITION_PATH))
         return AssignedChanges(numbers, FileGroupAssignment({}, view.partitions))
-    assigner = writer.lookup_assigner(context, NewKeysIndex())
+    assigner = writer.assigner.lookup_assigner(context, NewKeysIndex())
     return replace(assigner, view=replace(view, groups={})).assign(rows)
 
 
@@ -134,7 +134,7 @@ def _check_not_elsewhere(
 ) -> None:
     """Check that no key has a row in a partition that is kept."""
     keys = pc.unique(rows.column(RECORD_KEY).combine_chunks())
-    stored = writer.find_stored(context, keys)
+    stored = writer.assigner.find_stored(context, keys)
     paths = stored.partition_paths(stored.find(keys))
     kept = pc.and_(paths.is_valid(), pc.invert(pc.is_in(paths, value_set=_paths(replaced))))
     if pc.any(kept).as_py():

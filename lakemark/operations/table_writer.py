@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,28 +12,15 @@ from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.errors import InvalidConfig, Refused, Retriable, SnapshotChanged, WriteConflict
-from lakemark.execution.runner import LocalRunner, Runner
-from lakemark.index.global_keys import MovedChanges, move_rows
-from lakemark.index.index import Index, NewKeysIndex
-from lakemark.index.lookup import LookupIndex
+from lakemark.errors import Retriable, WriteConflict
+from lakemark.execution.runner import Runner
 from lakemark.index.partition_buckets import load_partition_buckets
-from lakemark.index.record_level import PartitionedRecordLevelIndex, RecordLevelIndex
-from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_kind import has_record_index
-from lakemark.metadata.partition_shards import check_path
-from lakemark.metadata.record_index import RecordIndex
 from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
-from lakemark.model.meta_columns import (
-    PARTITION_PATH,
-    RECORD_KEY,
-    with_meta_columns,
-    without_meta_columns,
-)
-from lakemark.operations.assigned_changes import AssignedChanges, PlacedBuckets
+from lakemark.operations.change_assigner import ChangeAssigner
 from lakemark.operations.compact import (
     Compaction,
     Planned,
@@ -44,23 +30,18 @@ from lakemark.operations.compact import (
 from lakemark.operations.expression_trust import expression_statement
 from lakemark.operations.file_group_assigner import (
     FileGroupAssigner,
-    FileGroupAssignment,
-    SharedGroups,
 )
-from lakemark.operations.hash_ring_assigner import HashRingAssigner
-from lakemark.operations.later_commits import conflicts_with_later_commits
-from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
+from lakemark.operations.index_agreement import check_same_buckets, check_same_index, repeats_keys
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.non_blocking import check_appends, check_non_blocking
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.replaced_groups import NOTHING_REPLACED, ReplacedGroups
 from lakemark.operations.resize_buckets import plan_buckets, resize_buckets
-from lakemark.operations.table_index import has_global_keys, has_partitioned_index
+from lakemark.operations.table_index import has_global_keys
 from lakemark.operations.write_checks import check_record_index
-from lakemark.operations.write_context import avro_schema_text, write_context
+from lakemark.operations.write_context import write_context
 from lakemark.operations.writer_settings import WriterSettings
-from lakemark.schema import avro
-from lakemark.schema.evolution import changes_between, unite_schemas
+from lakemark.operations.written_columns import WrittenColumns
 from lakemark.schema.field_path import column_at
 from lakemark.services import indexing
 from lakemark.services.compaction_plan import CompactionPolicy
@@ -74,53 +55,60 @@ from lakemark.transaction.rollback import recover, roll_back
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.transaction.transaction import Transaction
 from lakemark.write.event_times import check_event_time
-from lakemark.write.file_sizing import estimate_record_bytes
 from lakemark.write.partitioner import Bucket
 from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import ContentMismatch
 
-#: The number of commits from which the size of a record is estimated.
-_SIZED_COMMITS = 20
 
-#: What commits record about a bucket index, and its meaning.
-_BUCKET_SETTINGS = {
-    keys.BUCKET_COUNT: "number of buckets",
-    keys.BUCKET_HASH_FIELDS: "fields that are hashed",
-}
-
-
-@dataclass
 class TableWriter:
     """Commits rows to one table. A pipeline's own table and its dead letters each have a writer.
 
-    Readers take the table's columns from the newest commit. So a commit must never drop or narrow a
-    column of an earlier commit. Therefore ``begin`` adds the columns of the newest commit to
-    ``schema``, and ``commit`` compares the columns again under the lock. A non-blocking writer then
-    adds the columns that other commits have added meanwhile, and publishes its files without them.
+    A commit must never drop or narrow a column of an earlier commit. Therefore ``begin`` adds the
+    columns of the newest commit to ``schema``, and ``commit`` compares the columns again under the
+    lock. A non-blocking writer then adds the columns that other commits have added meanwhile, and
+    publishes its files without them.
 
     Attributes:
         table: the open table.
-        schema: the columns that this writer writes, without meta columns.
         settings: the index, the log format, and the class of a user's merger.
-
-    Raises:
-        TimelineZoneUnknown: the table's timeline is in local time, and its zone is not certain.
-        InvalidConfig: the event time column does not exist, or contains no times.
     """
 
-    table: OpenTable
-    schema: pa.Schema
-    settings: WriterSettings
-    _transaction: Transaction | None = field(default=None, init=False)
-    _rings: HashRingAssigner | None = field(default=None, init=False)
-    _secondary: tuple[SecondaryColumn, ...] = field(default=(), init=False)
-    _replacements: tuple[Instant, ...] = field(default=(), init=False)
-    _assigner: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
+    def __init__(self, table: OpenTable, schema: pa.Schema, settings: WriterSettings) -> None:
+        """Create a writer.
 
-    def __post_init__(self) -> None:
-        self.table.store.clock.check()
-        if self.settings.event_time_column is not None:
-            check_event_time(self.schema, self.settings.event_time_column)
+        Args:
+            table: the open table.
+            schema: the columns that this writer writes, without meta columns.
+            settings: the index, the log format, and the class of a user's merger.
+
+        Raises:
+            TimelineZoneUnknown: the table's timeline is in local time, and its zone is not certain.
+            InvalidConfig: the event time column does not exist, or contains no times.
+        """
+        table.store.clock.check()
+        if settings.event_time_column is not None:
+            check_event_time(schema, settings.event_time_column)
+        self.table, self.settings = table, settings
+        self._columns = WrittenColumns(table, schema)
+        self._groups = FileGroupAssigner()
+        self._assigner: ChangeAssigner | None = None
+        self._transaction: Transaction | None = None
+        self._secondary: tuple[SecondaryColumn, ...] = ()
+        self._replacements: tuple[Instant, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that this writer writes, without meta columns."""
+        return self._columns.schema
+
+    @property
+    def assigner(self) -> ChangeAssigner:
+        """What assigns the changes of the commit that ``begin`` began to file groups."""
+        if self._assigner is None:
+            is_shared = self.is_non_blocking and self.is_writing
+            instant = self.pending_instant if is_shared else None
+            self._assigner = ChangeAssigner(self.table, self.settings, self._groups, instant)
+        return self._assigner
 
     def recover(self) -> list[str]:
         """Roll back pending instants of dead writers; return these instants.
@@ -194,7 +182,7 @@ class TableWriter:
             url = self.table.location.url
             check_non_blocking(self.table.properties, self.settings.index, url)
             check_appends(operation, url)
-        self._rings = None
+        self._assigner = None
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
         if CommitMetadata(operation=operation).replaces_rows:
@@ -231,9 +219,7 @@ class TableWriter:
 
     def evolve(self, schema: pa.Schema) -> None:
         """Write the columns of ``schema`` from the next ``begin`` on."""
-        self.schema = schema
-        for text in ("_schema_text", "_schema_with_meta_text"):
-            self.__dict__.pop(text, None)
+        self._columns.evolve(schema)
 
     def add_columns_of_table(self) -> None:
         """Add the columns of the newest commit, as of the last time that the table was loaded.
@@ -243,118 +229,7 @@ class TableWriter:
         """
         newest = self.table.newest_metadata()
         if newest is not None:
-            both = self._united(newest.extra_metadata[keys.SCHEMA])
-            if not both.equals(self.schema):
-                self.evolve(both)
-
-    def assign_file_groups(self) -> FileGroupAssignment:
-        """Return the existing file slices of the buckets, as of ``begin`` (bucket index)."""
-        assert self.settings.index is not None
-        view = self.table.view()
-        assignment = self._assigner.assign(view, self.settings.index)
-        if not self.is_non_blocking:
-            return assignment
-        return replace(assignment, shared=SharedGroups.of(self.pending_instant, view.replaced))
-
-    def move_rows(self, context: WriteContext, changes: pa.Table) -> MovedChanges:
-        """Decide how changes are written so that rows move to their partitions, as of ``begin``.
-
-        Args:
-            context: the context that ``begin`` returned.
-            changes: all changes of the commit, at least one. The writer has global keys.
-
-        Raises:
-            SnapshotChanged: another writer deleted a file of the table.
-            WriteConflict: another writer has added one of the keys since ``begin``.
-            Refused: several partitions have a row of the same key.
-            MetadataTableBehind: the record index cannot be used until the next start.
-            Unsupported: the keys of the record index are unique only within a partition.
-        """
-        assert self.settings.global_keys
-        locate = partial(self.find_stored, context)
-        return move_rows(context.reader, changes, locate, LocalRunner())
-
-    def keys_are_global(self, context: WriteContext) -> bool:
-        """Return whether each record key has at most one row in the whole table, as of ``begin``.
-
-        Raises:
-            SnapshotChanged, MetadataTableBehind: as for ``move_rows``.
-        """
-        if not context.has_record_index:
-            return self.settings.global_keys
-        return self.settings.global_keys or not self._record_index().is_partitioned
-
-    def find_stored(self, context: WriteContext, record_keys: pa.Array) -> StoredKeys:
-        """Find the file groups of some distinct keys in all partitions, as of ``begin``.
-
-        Raises:
-            SnapshotChanged, WriteConflict, Refused, MetadataTableBehind: as for ``move_rows``.
-            Unsupported: the keys of the record index are unique only within a partition.
-        """
-        groups = searched_groups(self.table.view())
-        if context.has_record_index:
-            index = self._record_index()
-            if index.is_partitioned:
-                raise has_partitioned_index(self.table)
-            with conflicts_with_later_commits(self.table):
-                return RecordLevelIndex.of(index, record_keys).stored_keys(groups)
-        return StoredKeys.search(context.reader, groups, record_keys, LocalRunner())
-
-    def assign(
-        self,
-        context: WriteContext,
-        changes: pa.Table,
-        *,
-        looks_up: bool = True,
-        stored: Index | None = None,
-    ) -> AssignedChanges:
-        """Return the file group of each change, as of ``begin``.
-
-        Args:
-            context: the context that ``begin`` returned.
-            changes: all changes of the commit, at least one.
-            looks_up: whether a lookup index searches the keys. If not, all keys are treated as new.
-            stored: the file groups of the changes, if they are known (``MovedChanges``,
-                ``FoundGroups``).
-
-        Raises:
-            SnapshotChanged: another writer deleted a file of the table.
-            WriteConflict: another writer has added one of the keys since ``begin``.
-            Refused: several file groups of a partition contain the same key; or the table has a
-                record index, and a key is in another partition.
-            MetadataTableBehind: the record index cannot be used until the next start.
-            InvalidConfig: a file group was created with more buckets, or by another index.
-        """
-        bucket_index = self.settings.index
-        if bucket_index is not None:
-            numbers = bucket_index.bucket_ids(
-                changes.column(RECORD_KEY), changes.column(PARTITION_PATH)
-            )
-            return AssignedChanges(numbers, self.assign_file_groups())
-        count = self.settings.first_ring_count
-        if count is None:
-            index: Index = NewKeysIndex()
-            if looks_up:
-                index = self._index_of(context, changes) if stored is None else stored
-            with conflicts_with_later_commits(self.table):
-                return self.lookup_assigner(context, index).assign(changes)
-        return self._ring_assigner(count).assign(changes)
-
-    def place_buckets(self, find_paths: Callable[[], Iterable[str]]) -> PlacedBuckets | None:
-        """Return the buckets of the table, as of ``begin``; None with a lookup index.
-
-        Args:
-            find_paths: finds the distinct partition paths of the rows. It is called only if the
-                table has consistent hashing, whose partitions have buckets of their own.
-
-        Raises:
-            InvalidConfig: as for ``assign``.
-            CorruptData: a stored ring is damaged.
-        """
-        if self.settings.index is not None:
-            return PlacedBuckets(self.settings.index, self.assign_file_groups())
-        count = self.settings.first_ring_count
-        return None if count is None else self._ring_assigner(count).place(find_paths())
+            self._columns.add_columns_of(newest.extra_metadata[keys.SCHEMA])
 
     def commit(
         self,
@@ -388,8 +263,7 @@ class TableWriter:
             if precondition is not None:
                 precondition(timeline)
             self.check_columns(timeline)
-            if self._rings is not None:
-                self._rings.check_rings(timeline)
+            self.assigner.check_rings(timeline)
             self._check_bucket_counts(timeline)
 
         fixed = {} if callable(extra_metadata) else extra_metadata
@@ -450,7 +324,9 @@ class TableWriter:
         since = (commit for commit in timeline.completed(*COMMITS) if commit not in seen)
         for metadata in (*map(self.table.store.read_commit, since), self.table.newest_metadata()):
             if metadata is not None:
-                self._check_columns_of(metadata)
+                check_same_index(self.settings, metadata, self.table.location.url)
+                recorded = metadata.extra_metadata.get(keys.SCHEMA)
+                self._columns.check_includes(recorded, adds_columns=self.is_non_blocking)
 
     def abandon(self) -> None:
         """Roll back the pending instant, if there is one.
@@ -515,12 +391,8 @@ class TableWriter:
         if policy is not None and plan_buckets(self.table, policy) is None:
             policy = None
 
-        def table_facts() -> dict[str, str]:
-            self.add_columns_of_table()
-            return self._table_facts()
-
         merger = self.settings.merger_class
-        return resize_buckets(self.table, policy, runner, table_facts, merger)
+        return resize_buckets(self.table, policy, runner, self._current_facts, merger)
 
     def compactions_to_do(
         self, policy: CompactionPolicy, skipped: Collection[str] = ()
@@ -570,65 +442,7 @@ class TableWriter:
                 has completed or rolled back the compaction.
             LockTimeout: another writer held the lock for too long; call this method again.
         """
-
-        def table_facts() -> dict[str, str]:
-            self.add_columns_of_table()
-            return self._table_facts()
-
-        return compaction.publish(stats, table_facts)
-
-    def _ring_assigner(self, first_count: int) -> HashRingAssigner:
-        table = self.table
-        key_fields = table.properties.record_key_fields
-        view, timeline = table.view(), table.timeline
-        self._rings = HashRingAssigner(table.storage, view, timeline, key_fields, first_count)
-        return self._rings
-
-    def lookup_assigner(self, context: WriteContext, index: Index) -> LookupAssigner:
-        """Return what assigns changes to file groups, in a table with a lookup index.
-
-        Args:
-            context: the context that ``begin`` returned.
-            index: finds the file groups of stored keys.
-        """
-        properties, sizing = self.table.properties, self.table.base_files
-        newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
-        commits = (self.table.store.read_commit(instant) for instant in newest)
-        record_bytes = estimate_record_bytes(commits, sizing)
-        if properties.is_merge_on_read and properties.cdc_enabled:
-            # CDC queries of Apache Hudi fail on a rewritten base file of a delta commit
-            # (``HoodieCDCExtractor``).
-            sizing = replace(sizing, small_file_bytes=0)
-        return LookupAssigner(
-            index=index,
-            view=self.table.view(),
-            sizing=sizing,
-            record_bytes=record_bytes,
-            instant=context.instant,
-            table_name=context.table_name,
-            is_merge_on_read=properties.is_merge_on_read,
-            deletes_may_add=context.merger.needs_whole_rows,
-        )
-
-    def _index_of(self, context: WriteContext, changes: pa.Table) -> Index:
-        """Return the record index if the table has one, and otherwise search the files."""
-        if not context.has_record_index:
-            return LookupIndex(context.reader, LocalRunner())
-        index = self._record_index()
-        if index.is_partitioned:
-            for path in changes.column(PARTITION_PATH).unique().to_pylist():
-                check_path(path)  # before files are written
-            refusal = self.table.metadata_writer.refusal_of_record_index
-            return PartitionedRecordLevelIndex(index, refusal)
-        return RecordLevelIndex.of(index, changes.column(RECORD_KEY))
-
-    def _record_index(self) -> RecordIndex:
-        index = self.table.metadata_writer.record_index(self.table.timeline)
-        if index is None:
-            url = self.table.location.url
-            message = f"the record index of {url} was dropped meanwhile; open the table again"
-            raise SnapshotChanged(message)
-        return index
+        return compaction.publish(stats, self._current_facts)
 
     def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
         is_merge_on_read = self.table.properties.is_merge_on_read
@@ -642,10 +456,10 @@ class TableWriter:
         self._check_bucket_counts(timeline)
         newest = self.table.newest_metadata()
         if newest is not None:
-            self._check_same_buckets(newest)
+            check_same_buckets(self.settings, newest, self.table.location.url)
         # The newest commit may be one of Apache Hudi, which does not record its index.
-        if self._may_repeat_keys and has_global_keys(self.table):
-            raise self._repeats_keys()
+        if self.settings.may_repeat_keys and has_global_keys(self.table):
+            raise repeats_keys(self.table.location.url)
         self.add_columns_of_table()
         nothing = self.schema.empty_table()
         for name in merge_settings(self.table.properties).ordering_fields:
@@ -656,76 +470,6 @@ class TableWriter:
             writer = self.table.metadata_writer
             self._secondary = writer.secondary_columns(self.table.properties)
             check_types(self._secondary, self.schema, self.table.location.url)
-
-    def _check_columns_of(self, metadata: CommitMetadata) -> None:
-        self._check_same_keys(metadata)
-        self._check_same_buckets(metadata)
-        text = metadata.extra_metadata.get(keys.SCHEMA)
-        if not text or text == self._schema_text:
-            return
-        both = self._united(text)
-        if set(both) == set(self.schema):
-            return
-        if self.is_non_blocking and set(self.schema) < set(both):
-            self.evolve(both)
-        else:
-            changes = ", ".join(map(str, changes_between(self.schema, both)))
-            message = (
-                f"table {self.table.location.url} has other columns than this commit ({changes}), "
-                "because another writer added or changed them; write the batch again"
-            )
-            raise WriteConflict(message)
-
-    def _check_same_keys(self, metadata: CommitMetadata) -> None:
-        """Check that no other writer keeps keys unique in the whole table if we do not.
-
-        Raises:
-            Refused: our commit could add a key that has a row in another partition.
-        """
-        is_global = metadata.extra_metadata.get(keys.INDEX) == keys.GLOBAL_LOOKUP
-        if is_global and self._may_repeat_keys:
-            raise self._repeats_keys()
-
-    @property
-    def _may_repeat_keys(self) -> bool:
-        """Whether this writer looks keys up, but only in the partitions of their changes."""
-        return self.settings.looks_up_keys and not self.settings.global_keys
-
-    def _repeats_keys(self) -> Refused:
-        return Refused(
-            f"another writer of table {self.table.location.url} began to keep each record key "
-            "unique in the whole table; open the table with partition_change='move', or set "
-            "table.partition_change: move in the pipeline"
-        )
-
-    def _check_same_buckets(self, metadata: CommitMetadata) -> None:
-        """Check that another writer's bucket index is ours, so that a key has one file group.
-
-        Commits of Apache Hudi do not record their index.
-
-        Raises:
-            InvalidConfig: the other writer divides the keys into other buckets.
-        """
-        theirs, ours = metadata.extra_metadata, self.settings.index_metadata()
-        for key, meaning in _BUCKET_SETTINGS.items():
-            if key in ours and theirs.get(key, ours[key]) != ours[key]:
-                message = (
-                    f"another writer of table {self.table.location.url} uses {theirs[key]} as the "
-                    f"{meaning}, but this writer uses {ours[key]}; open the table again, or change "
-                    "the setting of the pipeline"
-                )
-                raise InvalidConfig(message)
-
-    def _united(self, avro_text: str) -> pa.Schema:
-        """Return the columns of another commit, followed by those that only this writer has.
-
-        Args:
-            avro_text: the schema that the commit records.
-        """
-        if avro_text == self._schema_text:
-            return self.schema
-        theirs = without_meta_columns(avro.to_arrow(avro_text))
-        return unite_schemas(theirs, self.schema, self.table.location.url)
 
     def run_compaction(
         self, planned: Planned, runner: Runner
@@ -754,7 +498,7 @@ class TableWriter:
             self.table,
             begun.instant.requested_at,
             self.schema,
-            self._schema_with_meta_text,
+            self._columns.avro_text_with_meta,
             self.settings.log_format,
             self.settings.merger_class,
             self._secondary,
@@ -763,15 +507,9 @@ class TableWriter:
         )
 
     def _table_facts(self) -> dict[str, str]:
-        return {keys.SCHEMA: self._schema_text, **self.settings.index_metadata()}
+        return {keys.SCHEMA: self._columns.avro_text, **self.settings.index_metadata()}
 
-    @cached_property
-    def _schema_text(self) -> str:
-        return self._avro_text(self.schema)
-
-    @cached_property
-    def _schema_with_meta_text(self) -> str:
-        return self._avro_text(with_meta_columns(self.schema))
-
-    def _avro_text(self, schema: pa.Schema) -> str:
-        return avro_schema_text(self.table, schema)
+    def _current_facts(self) -> dict[str, str]:
+        """Return what a table service records: the index, and the columns as of now."""
+        self.add_columns_of_table()
+        return self._table_facts()

@@ -521,12 +521,12 @@ class RowWriter:
             deletes = _count_deletes(changes)
             counts = WriteResult(upserts=changes.num_rows - deletes, deletes=deletes)
             if may_move and self._writer.settings.global_keys and changes.num_rows:
-                moved = self._writer.move_rows(context, changes)
+                moved = self._writer.assigner.move_rows(context, changes)
                 changes = pa.concat_tables([changes.slice(0, 0), *moved.apply([changes])])
                 stored = moved.stored
             if not changes.num_rows:
                 return _Written([], counts)
-            assigned = self._writer.assign(context, changes, stored=stored)
+            assigned = self._writer.assigner.assign(context, changes, stored=stored)
             return _Written(self._write_files(context, changes, assigned), counts)
 
         return write
@@ -539,8 +539,8 @@ class RowWriter:
         def prepare(context: WriteContext) -> tuple[pa.Table, AssignedChanges, int]:
             changes = make(context)
             if duplicates is Duplicates.ALLOW:
-                return changes, self._writer.assign(context, changes, looks_up=False), 0
-            assigned = self._writer.assign(context, changes)
+                return changes, self._writer.assigner.assign(context, changes, looks_up=False), 0
+            assigned = self._writer.assigner.assign(context, changes)
             stored = find_stored_rows(context.reader, LocalRunner(), changes, assigned)
             if duplicates is Duplicates.FAIL:
                 check_no_duplicates(changes, stored, self._table.location.url)
@@ -588,7 +588,7 @@ class RowWriter:
                 max_file_bytes=self._table.base_files.max_file_bytes,
                 sort=self._effective_sort(sort),
             )
-            buckets = self._writer.place_buckets(lambda: shares.partition_paths(insert))
+            buckets = self._writer.assigner.place_buckets(lambda: shares.partition_paths(insert))
             if buckets is not None:
                 insert = replace(insert, buckets=buckets, sort=SortMode.GLOBAL)
             written = shares.insert(insert)

@@ -44,6 +44,11 @@ class WriterSettings:
         """Whether the table has a lookup index."""
         return self.index is None and self.first_ring_count is None
 
+    @property
+    def may_repeat_keys(self) -> bool:
+        """Whether keys are looked up, but only in the partitions of their changes."""
+        return self.looks_up_keys and not self.global_keys
+
     def index_metadata(self) -> dict[str, str]:
         """Return the index for commits, because no table property has it.
 

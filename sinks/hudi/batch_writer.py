@@ -195,7 +195,7 @@ class BatchWriter:
             if self._rejects is None or not may_reject:
                 return write
             reject_context = self._rejects.begin()
-            rejects = BucketWriter(reject_context, self._rejects.assign_file_groups())
+            rejects = BucketWriter(reject_context, self._rejects.assigner.assign_file_groups())
             return replace(write, rejects=rejects)
 
         return open_write
@@ -255,4 +255,4 @@ def open_row_buckets(
         placement = Placement(rows, context, duplicates)
         return WriteBuckets(unplaced, None, placement=placement)
     looks_up = partition_change.compares_partitions
-    return WriteBuckets(BucketWriter(context, rows.assign_file_groups()), None, looks_up)
+    return WriteBuckets(BucketWriter(context, rows.assigner.assign_file_groups()), None, looks_up)

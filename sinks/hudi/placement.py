@@ -85,7 +85,7 @@ class Placement:
             changes: the changes, chunk by chunk, in order of arrival; at least one, none empty.
 
         Raises:
-            HudiError: see ``TableWriter.assign``, ``TableWriter.move_rows``.
+            HudiError: see ``ChangeAssigner.assign``, ``ChangeAssigner.move_rows``.
         """
         if self.writer.table.properties.has_automatic_keys:
             new_keys = AutomaticKeys(self.context.instant)
@@ -102,11 +102,13 @@ class Placement:
         if not changes:
             return _NOWHERE
         looks_up = not self.is_insert
-        return self.writer.assign(self.context, _keys_of(changes), looks_up=looks_up, stored=stored)
+        return self.writer.assigner.assign(
+            self.context, _keys_of(changes), looks_up=looks_up, stored=stored
+        )
 
     def _move(self, changes: Sequence[pa.Table]) -> PlacedChanges:
         arrived = pa.concat_tables(changes)
-        moved = self.writer.move_rows(self.context, arrived)
+        moved = self.writer.assigner.move_rows(self.context, arrived)
         counts = ChangeCounts.of_folded(
             arrived.column(RECORD_KEY),
             late=moved.late,

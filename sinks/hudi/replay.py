@@ -374,7 +374,7 @@ class LetterReplay:
     def _commit_letters(self, context: WriteContext, changed: Iterable[pa.Table]) -> None:
         """Write letters to the dead-letter table, and commit them."""
         letters = pa.concat_tables([one.select(REJECTS_SCHEMA.names) for one in changed])
-        writer = BucketWriter(context, self._letters.assign_file_groups())
+        writer = BucketWriter(context, self._letters.assigner.assign_file_groups())
         stat = writer.write(_LETTER_BUCKET, [to_changes(Rejects(letters))])
         assert stat is not None, "a round changes at least one letter"
         self._letters.commit([stat], {})

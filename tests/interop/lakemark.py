@@ -82,7 +82,7 @@ class LakemarkWriter:
 
     def begin(self, changes: pa.Table) -> Callable[[], Instant]:
         """Request an instant and write its files; the caller publishes."""
-        context, assignment = self.writer.begin(), self.writer.assign_file_groups()
+        context, assignment = self.writer.begin(), self.writer.assigner.assign_file_groups()
         written = [
             write_file_group(context, assignment.task(bucket), [part])
             for bucket, part in by_bucket(changes, self.writer.settings.index)

@@ -86,7 +86,7 @@ class WrittenTable:
     def commit(self, *arriving: pa.Table) -> Commit:
         """Write changes as one commit; they may arrive in several tables."""
         writer = self._writer()
-        context, assignment = writer.begin(), writer.assign_file_groups()
+        context, assignment = writer.begin(), writer.assigner.assign_file_groups()
         parts: dict[Bucket, list[pa.Table]] = {}
         for changes in arriving:
             for bucket, part in by_bucket(changes, writer.settings.index):

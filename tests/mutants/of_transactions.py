@@ -885,9 +885,9 @@ _NON_BLOCKING = (
         _OF_NON_BLOCKING,
     ),
     Mutant(
-        "lakemark/operations/table_writer.py",
-        "        if self.is_non_blocking and set(self.schema) < set(both):\n",
-        "        if self.is_non_blocking:\n",
+        "lakemark/operations/written_columns.py",
+        "        if adds_columns and set(self.schema) < set(both):\n",
+        "        if adds_columns:\n",
         "a commit of narrower columns is published: values of the wider type do not fit",
         _OF_NON_BLOCKING,
     ),

@@ -90,7 +90,8 @@ class SlowCopies(WrappedStorage):
 
 def started(storage: Storage, has_metadata: bool = True) -> TableWriter:
     to = on_clock(writer(storage), CLOCK)
-    return replace(to, settings=replace(to.settings, metadata_table=has_metadata))
+    to.settings = replace(to.settings, metadata_table=has_metadata)
+    return to
 
 
 def new_table(

@@ -48,7 +48,7 @@ def test_late_files_of_a_rolled_back_instant_are_not_read(storage: Storage, is_f
         commit(writer(storage), [Row("b", 1, 1)])
         expected["b"] = (1, 1)
     late = writer(storage)
-    context, assignment = late.begin(), late.assign_file_groups()
+    context, assignment = late.begin(), late.assigner.assign_file_groups()
 
     replacement = writer(storage)
     assert replacement.recover() == [context.instant]
@@ -85,7 +85,7 @@ def written_after_its_rollback_was_archived(
 ) -> tuple[TableWriter, str, dict[str, tuple[int, int]]]:
     """Return a writer that wrote a file too late, its instant, and the rows of the table."""
     late = writer(storage)
-    context, assignment = late.begin(), late.assign_file_groups()
+    context, assignment = late.begin(), late.assigner.assign_file_groups()
     to = on_clock(writer(storage), CLOCK)
     assert to.recover() == [context.instant]
     for value in (1, 5):

@@ -68,7 +68,8 @@ class LatePlan(WrappedStorage):
 
 def started(storage: Storage) -> TableWriter:
     to = on_clock(writer(storage), CLOCK)
-    return replace(to, settings=replace(to.settings, metadata_table=False))
+    to.settings = replace(to.settings, metadata_table=False)
+    return to
 
 
 def five_versions() -> Storage:
@@ -301,7 +302,7 @@ def test_file_of_an_undone_instant_is_not_read_while_a_late_plan_is_pending() ->
     def begin_undo_and_archive(other: Storage) -> None:
         compact_all(other)
         slow = started(other)
-        undone.append((slow, slow.begin(), slow.assign_file_groups()))
+        undone.append((slow, slow.begin(), slow.assigner.assign_file_groups()))
         assert started(other).recover() == [slow.pending_instant]
         write_and_archive(other)
 

@@ -53,7 +53,8 @@ class Stops(WrappedStorage):
 
 def started(storage: Storage, has_metadata: bool) -> TableWriter:
     to = on_clock(writer(storage), CLOCK)
-    return replace(to, settings=replace(to.settings, metadata_table=has_metadata))
+    to.settings = replace(to.settings, metadata_table=has_metadata)
+    return to
 
 
 def build_metadata_table_and_commit(storage: Storage) -> None:

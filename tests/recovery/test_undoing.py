@@ -53,7 +53,8 @@ CLOCK = SharedClock()
 
 def started(storage: Storage) -> TableWriter:
     to = on_clock(writer(storage), CLOCK)
-    return replace(to, settings=replace(to.settings, metadata_table=False))
+    to.settings = replace(to.settings, metadata_table=False)
+    return to
 
 
 def compact(storage: Storage) -> Instant:

@@ -71,7 +71,7 @@ def _found(to: TableWriter, rows: list[Row], budget: int = 1 << 20) -> set[tuple
     context = write_context(to.table, "now", to.schema, text, merger_class=merger_class)
     for number in range(INDEX.bucket_count):
         part = batch.filter(pa.array(numbers == number))
-        groups = to.assign_file_groups().groups_in(number)
+        groups = to.assigner.assign_file_groups().groups_in(number)
         appends = to.table.properties.is_merge_on_read
         found += find_partition_changes(
             context.reader, groups, [part], budget, appends=appends
@@ -83,7 +83,7 @@ def test_the_slices_of_all_buckets_are_found_in_one_pass() -> None:
     to = _table()
     commit(to, [Row(key, region=region) for key in "abcdef" for region in "xyz"])
     to.table.refresh()
-    placed = to.assign_file_groups()
+    placed = to.assigner.assign_file_groups()
 
     class Counted(UserDict[Bucket, FileSlice]):
         passes = 0

@@ -87,7 +87,7 @@ def write(
     nulls = pa.nulls(rows.num_rows, pa.string())
     changes = pa.table([values.get(field.name, nulls) for field in schema], schema=schema)
     writer = TableWriter(table, rows.schema, Others(index))
-    context, assignment = writer.begin(), writer.assign_file_groups()
+    context, assignment = writer.begin(), writer.assigner.assign_file_groups()
     written = (
         write_file_group(context, assignment.task(bucket), [part])
         for bucket, part in by_bucket(changes, index)

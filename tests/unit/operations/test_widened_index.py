@@ -25,7 +25,7 @@ def _commit(to: TableWriter, kind: pa.DataType, rows: list[Row]) -> None:
     made = changes(rows)
     made = made.cast(_with_type(made.schema, kind))
     context = to.begin()
-    placed = to.assign(context, made)
+    placed = to.assigner.assign(context, made)
     written = [
         write_file_group(context, placed.assignment.task(bucket), [part])
         for bucket, part in divide(made, placed.numbers)

@@ -399,7 +399,7 @@ def test_table_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
     )
     changes = to_changes(Rejects(letters.cast(REJECTS_SCHEMA)))
     kept = [name for name in changes.column_names if name not in REJECTS_SCHEMA.names[8:]]
-    writes = BucketWriter(to.begin(), to.assign_file_groups())
+    writes = BucketWriter(to.begin(), to.assigner.assign_file_groups())
     stat = writes.write(Bucket("", 0), [changes.select(kept)])
     assert stat is not None
     to.commit([stat], {})

@@ -289,7 +289,7 @@ def test_column_that_is_added_while_a_writer_lists_the_table_is_not_hidden(clean
     late = writer(listing)
     late.begin()
     listing.is_armed = True
-    late.assign_file_groups()
+    late.assigner.assign_file_groups()
     with pytest.raises(WriteConflict, match="has other columns"):
         late.commit([], {})
     assert "extra" in open_names(storage)

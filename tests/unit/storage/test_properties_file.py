@@ -117,7 +117,8 @@ def test_a_metadata_table_is_not_added_to_the_properties_of_another_version() ->
     created = spec(version=FormatVersion.V6)
     storage.create(PROPERTIES_PATH, created.to_properties().to_bytes())
     bare = on_clock(writer(storage), CLOCK)
-    commit(replace(bare, settings=replace(bare.settings, metadata_table=False)), [Row("a", 1, 1)])
+    bare.settings = replace(bare.settings, metadata_table=False)
+    commit(bare, [Row("a", 1, 1)])
 
     def upgrade() -> None:
         to = on_clock(writer(storage), CLOCK)

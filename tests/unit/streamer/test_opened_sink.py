@@ -218,7 +218,7 @@ def write_row(sink: HudiSink, **row: object) -> None:
     values[PARTITION_PATH] = keys.partition_paths(rows)[0].as_py()
     context = writer.begin()
     changes = pa.Table.from_pylist([values], schema=schema)
-    placed = writer.assign(context, changes)
+    placed = writer.assigner.assign(context, changes)
     (bucket, part), *_ = divide(changes, placed.numbers)
     stat = write_file_group(context, placed.assignment.task(bucket), iter([part]))
     assert stat is not None

@@ -872,7 +872,7 @@ def test_rows_for_a_slice_that_is_rolled_back_meanwhile_are_written_again(
     table, _ = compaction_whose_rollback_died(clock, version)
     late = table.open()
     context = late.begin()
-    assignment = late.assign_file_groups()
+    assignment = late.assigner.assign_file_groups()
     assert recover(table.open().table.context)
     written = [
         stat

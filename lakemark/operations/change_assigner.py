@@ -1,0 +1,232 @@
+"""Assigns the changes of one commit to file groups, with whatever index the table has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
+
+from lakemark.errors import SnapshotChanged
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.global_keys import MovedChanges, move_rows
+from lakemark.index.index import Index, NewKeysIndex
+from lakemark.index.lookup import LookupIndex
+from lakemark.index.record_level import PartitionedRecordLevelIndex, RecordLevelIndex
+from lakemark.index.stored_keys import StoredKeys
+from lakemark.metadata.partition_shards import check_path
+from lakemark.metadata.record_index import RecordIndex
+from lakemark.model.action import COMMITS
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.assigned_changes import AssignedChanges, PlacedBuckets
+from lakemark.operations.file_group_assigner import (
+    FileGroupAssigner,
+    FileGroupAssignment,
+    SharedGroups,
+)
+from lakemark.operations.hash_ring_assigner import HashRingAssigner
+from lakemark.operations.later_commits import conflicts_with_later_commits
+from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_index import has_partitioned_index
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.timeline.timeline import Timeline
+from lakemark.write.file_sizing import estimate_record_bytes
+from lakemark.write.write_context import WriteContext
+
+#: The number of commits from which the size of a record is estimated.
+_SIZED_COMMITS = 20
+
+
+@dataclass
+class ChangeAssigner:
+    """Assigns the changes of one commit to file groups, as of ``TableWriter.begin``.
+
+    A table with a bucket index has a bucket for each change, consistent hashing has rings of
+    buckets, and any other table looks the keys up.
+
+    Attributes:
+        table: the open table.
+        settings: the index of the table.
+        groups: the file groups of a bucket index, which several commits share.
+        shared_instant: the requested time of the commit, if other writers may write the same file
+            groups (``non_blocking``); otherwise None.
+    """
+
+    table: OpenTable
+    settings: WriterSettings
+    groups: FileGroupAssigner
+    shared_instant: str | None = None
+    _rings: HashRingAssigner | None = field(default=None, init=False)
+
+    def assign_file_groups(self) -> FileGroupAssignment:
+        """Return the existing file slices of the buckets (bucket index)."""
+        assert self.settings.index is not None
+        view = self.table.view()
+        assignment = self.groups.assign(view, self.settings.index)
+        if self.shared_instant is None:
+            return assignment
+        return replace(assignment, shared=SharedGroups.of(self.shared_instant, view.replaced))
+
+    def assign(
+        self,
+        context: WriteContext,
+        changes: pa.Table,
+        *,
+        looks_up: bool = True,
+        stored: Index | None = None,
+    ) -> AssignedChanges:
+        """Return the file group of each change.
+
+        Args:
+            context: the context that ``TableWriter.begin`` returned.
+            changes: all changes of the commit, at least one.
+            looks_up: whether a lookup index searches the keys. If not, all keys are treated as new.
+            stored: the file groups of the changes, if they are known (``MovedChanges``,
+                ``FoundGroups``).
+
+        Raises:
+            SnapshotChanged: another writer deleted a file of the table.
+            WriteConflict: another writer has added one of the keys since ``TableWriter.begin``.
+            Refused: several file groups of a partition contain the same key; or the table has a
+                record index, and a key is in another partition.
+            MetadataTableBehind: the record index cannot be used until the next start.
+            InvalidConfig: a file group was created with more buckets, or by another index.
+        """
+        bucket_index = self.settings.index
+        if bucket_index is not None:
+            numbers = bucket_index.bucket_ids(
+                changes.column(RECORD_KEY), changes.column(PARTITION_PATH)
+            )
+            return AssignedChanges(numbers, self.assign_file_groups())
+        count = self.settings.first_ring_count
+        if count is None:
+            index: Index = NewKeysIndex()
+            if looks_up:
+                index = self._index_of(context, changes) if stored is None else stored
+            with conflicts_with_later_commits(self.table):
+                return self.lookup_assigner(context, index).assign(changes)
+        return self._ring_assigner(count).assign(changes)
+
+    def place_buckets(self, find_paths: Callable[[], Iterable[str]]) -> PlacedBuckets | None:
+        """Return the buckets of the table; None with a lookup index.
+
+        Args:
+            find_paths: finds the distinct partition paths of the rows. It is called only if the
+                table has consistent hashing, whose partitions have buckets of their own.
+
+        Raises:
+            InvalidConfig: as for ``assign``.
+            CorruptData: a stored ring is damaged.
+        """
+        if self.settings.index is not None:
+            return PlacedBuckets(self.settings.index, self.assign_file_groups())
+        count = self.settings.first_ring_count
+        return None if count is None else self._ring_assigner(count).place(find_paths())
+
+    def check_rings(self, timeline: Timeline) -> None:
+        """Check, under the lock, that no other writer has changed the rings of this commit.
+
+        Raises:
+            WriteConflict: a ring that assigned changes has been changed.
+        """
+        if self._rings is not None:
+            self._rings.check_rings(timeline)
+
+    def move_rows(self, context: WriteContext, changes: pa.Table) -> MovedChanges:
+        """Decide how changes are written so that rows move to their partitions.
+
+        Args:
+            context: the context that ``TableWriter.begin`` returned.
+            changes: all changes of the commit, at least one. The writer has global keys.
+
+        Raises:
+            SnapshotChanged: another writer deleted a file of the table.
+            WriteConflict: another writer has added one of the keys since ``TableWriter.begin``.
+            Refused: several partitions have a row of the same key.
+            MetadataTableBehind: the record index cannot be used until the next start.
+            Unsupported: the keys of the record index are unique only within a partition.
+        """
+        assert self.settings.global_keys
+        locate = partial(self.find_stored, context)
+        return move_rows(context.reader, changes, locate, LocalRunner())
+
+    def keys_are_global(self, context: WriteContext) -> bool:
+        """Return whether each record key has at most one row in the whole table.
+
+        Raises:
+            SnapshotChanged, MetadataTableBehind: as for ``move_rows``.
+        """
+        if not context.has_record_index:
+            return self.settings.global_keys
+        return self.settings.global_keys or not self._record_index().is_partitioned
+
+    def find_stored(self, context: WriteContext, record_keys: pa.Array) -> StoredKeys:
+        """Find the file groups of some distinct keys in all partitions.
+
+        Raises:
+            SnapshotChanged, WriteConflict, Refused, MetadataTableBehind: as for ``move_rows``.
+            Unsupported: the keys of the record index are unique only within a partition.
+        """
+        groups = searched_groups(self.table.view())
+        if context.has_record_index:
+            index = self._record_index()
+            if index.is_partitioned:
+                raise has_partitioned_index(self.table)
+            with conflicts_with_later_commits(self.table):
+                return RecordLevelIndex.of(index, record_keys).stored_keys(groups)
+        return StoredKeys.search(context.reader, groups, record_keys, LocalRunner())
+
+    def lookup_assigner(self, context: WriteContext, index: Index) -> LookupAssigner:
+        """Return what assigns changes to file groups, in a table with a lookup index.
+
+        Args:
+            context: the context that ``TableWriter.begin`` returned.
+            index: finds the file groups of stored keys.
+        """
+        properties, sizing = self.table.properties, self.table.base_files
+        newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
+        commits = (self.table.store.read_commit(instant) for instant in newest)
+        record_bytes = estimate_record_bytes(commits, sizing)
+        if properties.is_merge_on_read and properties.cdc_enabled:
+            # CDC queries of Apache Hudi fail on a rewritten base file of a delta commit
+            # (``HoodieCDCExtractor``).
+            sizing = replace(sizing, small_file_bytes=0)
+        return LookupAssigner(
+            index=index,
+            view=self.table.view(),
+            sizing=sizing,
+            record_bytes=record_bytes,
+            instant=context.instant,
+            table_name=context.table_name,
+            is_merge_on_read=properties.is_merge_on_read,
+            deletes_may_add=context.merger.needs_whole_rows,
+        )
+
+    def _ring_assigner(self, first_count: int) -> HashRingAssigner:
+        table = self.table
+        key_fields = table.properties.record_key_fields
+        view, timeline = table.view(), table.timeline
+        self._rings = HashRingAssigner(table.storage, view, timeline, key_fields, first_count)
+        return self._rings
+
+    def _index_of(self, context: WriteContext, changes: pa.Table) -> Index:
+        """Return the record index if the table has one, and otherwise search the files."""
+        if not context.has_record_index:
+            return LookupIndex(context.reader, LocalRunner())
+        index = self._record_index()
+        if index.is_partitioned:
+            for path in changes.column(PARTITION_PATH).unique().to_pylist():
+                check_path(path)  # before files are written
+            refusal = self.table.metadata_writer.refusal_of_record_index
+            return PartitionedRecordLevelIndex(index, refusal)
+        return RecordLevelIndex.of(index, changes.column(RECORD_KEY))
+
+    def _record_index(self) -> RecordIndex:
+        index = self.table.metadata_writer.record_index(self.table.timeline)
+        if index is None:
+            url = self.table.location.url
+            message = f"the record index of {url} was dropped meanwhile; open the table again"
+            raise SnapshotChanged(message)
+        return index
