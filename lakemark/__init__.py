@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from lakemark.operations.partition_deletion import PartitionContents, PartitionDeletion
     from lakemark.operations.table_index import IndexKind
     from lakemark.operations.table_indexes import IndexState, TableIndex
-    from lakemark.operations.write import WriteResult
+    from lakemark.operations.write_result import WriteResult
     from lakemark.read.cdc.scan import CdcScan
     from lakemark.read.explanation import Explanation, SkippedSlice, SkipReason
     from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
@@ -154,7 +154,7 @@ _NAMES = {
     "lakemark.operations.partition_deletion": "PartitionContents PartitionDeletion",
     "lakemark.operations.table_index": "IndexKind",
     "lakemark.operations.table_indexes": "IndexState TableIndex",
-    "lakemark.operations.write": "WriteResult",
+    "lakemark.operations.write_result": "WriteResult",
     "lakemark.read.cdc.scan": "CdcScan",
     "lakemark.read.explanation": "Explanation SkippedSlice SkipReason",
     "lakemark.read.queries": "Incremental Query ReadOptimized Snapshot",

@@ -67,8 +67,10 @@ from lakemark.operations.share_insert import Shares
 from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_indexes import TableIndex, list_indexes
 from lakemark.operations.table_queries import LATEST
-from lakemark.operations.write import RowWriter, WriteResult, merger_class
+from lakemark.operations.write import RowWriter
 from lakemark.operations.write_checks import check_convertible, check_maintainable
+from lakemark.operations.write_context import merger_class
+from lakemark.operations.write_result import WriteResult
 from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.explanation import Explanation
 from lakemark.read.instant_range import EARLIEST

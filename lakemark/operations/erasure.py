@@ -27,7 +27,8 @@ from lakemark.operations.key_traces import KeySearch, Place, Trace, find_traces
 from lakemark.operations.metadata_table import rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.savepoint import list_savepoints
-from lakemark.operations.write import RowWriter, merger_class
+from lakemark.operations.write import RowWriter
+from lakemark.operations.write_context import merger_class
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.transaction.rollback_checks import check_no_restore
 

@@ -1,55 +1,43 @@
 """Writes rows of this process to an open table. Each call of a method is one commit.
 
-The steps of a commit are the same as for a batch of a stream (``TableWriter``). If a commit
-conflicts with another writer's commit, our commit is rolled back and written again, based on the
-new timeline. This is safe, because no reader saw the first attempt, and a delete searches for its
-rows again.
+The steps of a commit are the same as for a batch of a stream (``TableWriter``). A commit that
+conflicts with another writer's commit is written again (``CommitAttempts``).
 """
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.keys import BUCKET_COUNT, CONSISTENT_HASHING, FIRST_BUCKETS, INDEX
-from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.config.table_properties import MergeMode
-from lakemark.errors import InvalidConfig, Retriable, Unsupported, WriteConflict
+from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.found_groups import FoundGroups
 from lakemark.index.index import Index
 from lakemark.metadata.partition_kind import has_record_index
-from lakemark.metadata.writer_state import MetadataTableBehind
-from lakemark.model.action import COMMITS
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
-from lakemark.model.file_slice import FileGroupId, FileSlice
-from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
+from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.assigned_changes import AssignedChanges, rows_by_partition
 from lakemark.operations.bulk_insert import (
     divide_rows,
     write_runs,
 )
-from lakemark.operations.compact import pending_compactions
+from lakemark.operations.commit_attempts import CommitAttempts, WriteFiles, Written
 from lakemark.operations.duplicate_keys import (
     Duplicates,
     check_no_duplicates,
-    check_no_other_rows,
     find_stored_rows,
 )
-from lakemark.operations.given_keys import Keys, record_keys_of
+from lakemark.operations.given_keys import Keys
 from lakemark.operations.given_rows import Rows, as_table, each_table
 from lakemark.operations.incoming_rows import (
     RowChanges,
@@ -57,7 +45,6 @@ from lakemark.operations.incoming_rows import (
     in_table_columns,
     with_new_columns,
 )
-from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.overwrite import (
     Overwrite,
@@ -70,11 +57,7 @@ from lakemark.operations.partition_deletion import (
     PartitionDeletion,
     prepare_deletion,
 )
-from lakemark.operations.replaced_groups import (
-    NOTHING_REPLACED,
-    CompactionPending,
-    ReplacedGroups,
-)
+from lakemark.operations.rows_to_delete import FILE_ID, RowsToDelete
 from lakemark.operations.share_insert import ShareInsert, Shares
 from lakemark.operations.table_index import (
     IndexKind,
@@ -90,52 +73,13 @@ from lakemark.operations.write_checks import (
     check_stored_schema,
     check_value_indexes,
 )
+from lakemark.operations.write_context import merger_class
+from lakemark.operations.write_result import WriteResult
 from lakemark.operations.writer_settings import WriterSettings
-from lakemark.read.scan import Scan
-from lakemark.schema.field_path import top_column
-from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.streamer_progress import repeat_table_progress
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import Bucket, divide
 from lakemark.write.sorted_runs import SortedRuns, SortMode
 from lakemark.write.write_context import WriteContext
-
-_Prepared = TypeVar("_Prepared")
-
-_MAX_ATTEMPTS = 5
-_LONGEST_PAUSE_S = 0.5
-
-#: The columns with the partition path and the id of the file group of a row.
-_FOLDER, _FILE_ID = "__folder", "__file_id"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteResult:
-    """The result of a write.
-
-    Attributes:
-        instant: the requested time of the commit; None if there was nothing to write.
-        completed_at: the completion time of the commit.
-        upserts: the number of the caller's rows that an upsert wrote, including rows that lose
-            against a newer row.
-        inserts: the number of the caller's rows that an insert or a bulk insert wrote.
-        skipped: the number of the caller's rows that an insert skipped, because their keys were
-            stored already.
-        deletes: the number of records that were deleted, or of rows that were marked as deleted.
-        replaced_groups: the number of file groups that an overwrite replaced.
-        files: the number of files that the commit wrote.
-        written_bytes: the total size of these files.
-    """
-
-    instant: str | None = None
-    completed_at: str | None = None
-    upserts: int = 0
-    inserts: int = 0
-    skipped: int = 0
-    deletes: int = 0
-    replaced_groups: int = 0
-    files: int = 0
-    written_bytes: int = 0
 
 
 class _Changes(NamedTuple):
@@ -143,18 +87,6 @@ class _Changes(NamedTuple):
 
     rows: pa.Table
     places: Index | None = None
-
-
-class _Written(NamedTuple):
-    """The files of an attempt, the counts of the result, and the replaced file groups."""
-
-    files: list[WriteStat]
-    counts: WriteResult = WriteResult()
-    replaced: ReplacedGroups = NOTHING_REPLACED
-
-
-#: Writes the files of an attempt.
-_Write: TypeAlias = Callable[[WriteContext], _Written]
 
 
 class RowWriter:
@@ -200,7 +132,6 @@ class RowWriter:
         has_one_count = index is not None and index.partitions is None
         is_unrecorded = table.bucket_count is None or bool(table.index_of_creation)
         records_first = has_one_count and is_unrecorded
-        self._records_first_index = creates is not None or records_first
         self._generator = check_stored_rows(table, index)
         looks_up = index is None and first_ring_count is None
         settings = WriterSettings(
@@ -222,7 +153,9 @@ class RowWriter:
         self._table = table
         self._writer = TableWriter(table, without_meta_columns(known), settings)
         self._runner = runner or table.runner or LocalRunner()
-        self._has_recovered = False
+        self._attempts = CommitAttempts(
+            self._writer, self._runner, records_first_index=creates is not None or records_first
+        )
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Write rows; see ``lakemark.Table.upsert``."""
@@ -238,7 +171,7 @@ class RowWriter:
             return _Changes(self._converter().upserts(self._in_columns(incoming)))
 
         def write() -> WriteResult:
-            return self._write(self._changes_writer(make, may_move=True), Operation.UPSERT)
+            return self._attempts.run(self._changes_writer(make, may_move=True), Operation.UPSERT)
 
         return self._with_columns_of(incoming.schema, add_columns, write)
 
@@ -259,7 +192,7 @@ class RowWriter:
             return converter.inserts(self._in_columns(incoming), new_keys)
 
         def write() -> WriteResult:
-            return self._write(self._inserts_writer(make, duplicates), Operation.INSERT)
+            return self._attempts.run(self._inserts_writer(make, duplicates), Operation.INSERT)
 
         return self._with_columns_of(incoming.schema, add_columns, write)
 
@@ -267,7 +200,7 @@ class RowWriter:
         self, rows: Rows, sort: SortMode = SortMode.NONE, *, add_columns: bool = False
     ) -> WriteResult:
         """Insert a stream of rows; see ``lakemark.Table.bulk_insert``."""
-        self._recover()
+        self._attempts.recover()
         self._check_insert(searches=False)
         arriving = each_table(rows)
         first = next(arriving, None)
@@ -281,7 +214,7 @@ class RowWriter:
                 buckets = divide_rows(self._writer, self._converter(), tables, runs)
                 if not buckets:
                     return WriteResult()
-                return self._write(self._runs_writer(runs, buckets), Operation.BULK_INSERT)
+                return self._attempts.run(self._runs_writer(runs, buckets), Operation.BULK_INSERT)
 
             return self._with_columns_of(first.schema, add_columns, write)
 
@@ -306,12 +239,12 @@ class RowWriter:
             has_buckets=not self._writer.settings.looks_up_keys,
             has_automatic_keys=self._table.properties.has_automatic_keys,
         )
-        self._recover()
+        self._attempts.recover()
         self._writer.add_columns_of_table()
 
         def write() -> WriteResult:
             self._in_columns(columns.empty_table())  # fails before the instant exists
-            return self._write(self._shares_writer(shares, sort), Operation.BULK_INSERT)
+            return self._attempts.run(self._shares_writer(shares, sort), Operation.BULK_INSERT)
 
         return self._with_columns_of(columns, add_columns, write)
 
@@ -362,15 +295,15 @@ class RowWriter:
             changes = converter.inserts(self._in_columns(incoming), new_keys)
             return changes, prepare_overwrite(self._writer, context, changes, operation, runner)
 
-        def write_files(context: WriteContext) -> _Written:
-            changes, (assigned, replaced) = self._or_cancel(lambda: prepare(context))
+        def write_files(context: WriteContext) -> Written:
+            changes, (assigned, replaced) = self._attempts.or_cancel(lambda: prepare(context))
             files = self._write_files(context, changes, assigned) if assigned else []
             count = len(replaced.groups)
             counts = WriteResult(inserts=changes.num_rows, replaced_groups=count)
-            return _Written(files, counts, replaced)
+            return Written(files, counts, replaced)
 
         def write() -> WriteResult:
-            return self._write(write_files, operation)
+            return self._attempts.run(write_files, operation)
 
         return self._with_columns_of(incoming.schema, add_columns, write)
 
@@ -383,15 +316,15 @@ class RowWriter:
         self._check_replaces_partitions()
         deleted: tuple[PartitionContents, ...] = ()
 
-        def write(context: WriteContext) -> _Written:
+        def write(context: WriteContext) -> Written:
             nonlocal deleted
-            found, replaced = self._or_cancel(
+            found, replaced = self._attempts.or_cancel(
                 lambda: prepare_deletion(self._table, context, choose, self._runner)
             )
             deleted = found.partitions
-            return _Written([], WriteResult(replaced_groups=len(replaced.groups)), replaced)
+            return Written([], WriteResult(replaced_groups=len(replaced.groups)), replaced)
 
-        result = self._write(write, Operation.DELETE_PARTITION)
+        result = self._attempts.run(write, Operation.DELETE_PARTITION)
         return PartitionDeletion(result.instant, deleted)
 
     def _check_replaces_partitions(self) -> None:
@@ -400,88 +333,39 @@ class RowWriter:
 
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""
-        wanted = self._as_stored(record_keys)
+        wanted = self._to_delete.stored_form(record_keys)
 
         def make() -> _Changes:
             converter = self._converter()
-            stored = self._find_stored(converter.columns_of_deletes, where, wanted)
+            stored = self._to_delete.find(converter.columns_of_deletes, where, wanted)
             deletes = converter.deletes(stored, self._writer.schema)
             if not self._writer.settings.looks_up_keys or has_record_index(self._table.properties):
                 return _Changes(deletes)
             if where is not None:
-                self._check_deletes_whole_keys(stored)
-            file_ids = stored[_FILE_ID].combine_chunks()
+                self._to_delete.check_whole_keys(stored)
+            file_ids = stored[FILE_ID].combine_chunks()
             groups = {path: file_ids.take(rows) for path, rows in rows_by_partition(stored)}
             return _Changes(deletes, FoundGroups(groups))
 
-        return self._write(self._changes_writer(make), Operation.DELETE)
-
-    def _check_deletes_whole_keys(self, chosen: pa.Table) -> None:
-        """Check that no file group keeps a row with the key of a row that is deleted.
-
-        Raises:
-            Refused: a file group has such a row.
-        """
-        keys = pc.unique(chosen[RECORD_KEY]).to_pylist()
-        check_no_other_rows(chosen, self._find_stored((), None, keys), [_FOLDER, _FILE_ID])
+        return self._attempts.run(self._changes_writer(make), Operation.DELETE)
 
     def chosen_keys(self, record_keys: Keys | None, where: pc.Expression | str | None) -> list[str]:
-        """Return the given record keys; with a condition, the keys of the rows that match it.
-
-        Raises:
-            InvalidConfig, InvalidRecords: as for ``delete``.
-        """
-        wanted = self._as_stored(record_keys)
-        if where is None:
-            return list(dict.fromkeys(wanted or ()))
-        stored = self._find_stored((), where, wanted)
-        keys: list[str] = pc.unique(stored.column(RECORD_KEY)).to_pylist()
-        return keys
+        """Return the keys of the rows that ``delete`` would delete; see ``RowsToDelete.keys``."""
+        return self._to_delete.keys(record_keys, where)
 
     def count_deletes(
         self, record_keys: Keys | None, where: pc.Expression | str | None
     ) -> dict[str, int]:
         """Return the number of rows that ``delete`` would delete, by partition path."""
-        stored = self._find_stored((), where, self._as_stored(record_keys))
-        paths = stored.column(PARTITION_PATH)
-        counted = pc.value_counts(paths.combine_chunks()).to_pylist()
-        return {one["values"]: one["counts"] for one in counted}
+        return self._to_delete.count_by_partition(record_keys, where)
 
-    def _as_stored(self, record_keys: Keys | None) -> list[str] | None:
-        """Return the given record keys in the form that the table stores; None if none are given.
-
-        Raises:
-            InvalidConfig, InvalidRecords: see ``record_keys_of``.
-        """
-        if record_keys is None:
-            return None
-        url = self._table.location.url
-        return record_keys_of(record_keys, self._generator, self._writer.schema, url)
-
-    def _find_stored(
-        self,
-        columns: Sequence[str],
-        where: pc.Expression | str | None,
-        record_keys: Sequence[str] | None,
-    ) -> pa.Table:
-        """Return record key, partition path, some columns and file id of the rows to delete."""
-        if self._table.properties.populates_meta_columns:
-            columns = [RECORD_KEY, PARTITION_PATH, *columns]
-            scan = self._table.scan(columns=columns, where=where, record_keys=record_keys)
-            return _with_groups(scan)
-        schema, fields = self._writer.schema, self._generator.config.record_key_fields
-        needed = dict.fromkeys([*(top_column(name, schema) for name in fields), *columns])
-        rows = _with_groups(self._table.scan(columns=list(needed), where=where))
-        stored = rows.append_column(RECORD_KEY, self._generator.record_keys(rows))
-        stored = stored.append_column(PARTITION_PATH, rows[_FOLDER])
-        if record_keys is None:
-            return stored
-        is_wanted = pc.is_in(stored[RECORD_KEY], value_set=pa.array(record_keys, pa.string()))
-        return stored.filter(is_wanted).combine_chunks()
+    @property
+    def _to_delete(self) -> RowsToDelete:
+        return RowsToDelete(self._table, self._generator, self._writer.schema)
 
     def commit_schema(self) -> WriteResult:
         """Record the columns and the bucket count in a commit without rows."""
-        return self._write(lambda _: _Written([]), Operation.UPSERT, even_without_files=True)
+        return self._attempts.run(lambda _: Written([]), Operation.UPSERT, even_without_files=True)
 
     def _converter(self) -> RowChanges:
         return RowChanges.of(self._table, self._generator, self._writer.schema)
@@ -508,7 +392,9 @@ class RowWriter:
             self._writer.evolve(before)
         return result
 
-    def _changes_writer(self, make: Callable[[], _Changes], *, may_move: bool = False) -> _Write:
+    def _changes_writer(
+        self, make: Callable[[], _Changes], *, may_move: bool = False
+    ) -> WriteFiles:
         """Return a function that makes the changes of an attempt and writes them.
 
         Args:
@@ -516,8 +402,8 @@ class RowWriter:
             may_move: whether a change may belong to a row in another partition.
         """
 
-        def write(context: WriteContext) -> _Written:
-            changes, stored = self._or_cancel(make)
+        def write(context: WriteContext) -> Written:
+            changes, stored = self._attempts.or_cancel(make)
             deletes = _count_deletes(changes)
             counts = WriteResult(upserts=changes.num_rows - deletes, deletes=deletes)
             if may_move and self._writer.settings.global_keys and changes.num_rows:
@@ -525,15 +411,15 @@ class RowWriter:
                 changes = pa.concat_tables([changes.slice(0, 0), *moved.apply([changes])])
                 stored = moved.stored
             if not changes.num_rows:
-                return _Written([], counts)
+                return Written([], counts)
             assigned = self._writer.assigner.assign(context, changes, stored=stored)
-            return _Written(self._write_files(context, changes, assigned), counts)
+            return Written(self._write_files(context, changes, assigned), counts)
 
         return write
 
     def _inserts_writer(
         self, make: Callable[[WriteContext], pa.Table], duplicates: Duplicates
-    ) -> _Write:
+    ) -> WriteFiles:
         """Return a function that makes the rows of an attempt and inserts them."""
 
         def prepare(context: WriteContext) -> tuple[pa.Table, AssignedChanges, int]:
@@ -547,23 +433,23 @@ class RowWriter:
             kept = replace(assigned, numbers=assigned.numbers[~stored])
             return changes.filter(pa.array(~stored)), kept, int(stored.sum())
 
-        def write(context: WriteContext) -> _Written:
-            changes, assigned, skipped = self._or_cancel(lambda: prepare(context))
+        def write(context: WriteContext) -> Written:
+            changes, assigned, skipped = self._attempts.or_cancel(lambda: prepare(context))
             is_insert = duplicates is Duplicates.ALLOW and self._writer.settings.looks_up_keys
             files = self._write_files(context, changes, assigned, is_insert=is_insert)
-            return _Written(files, WriteResult(inserts=changes.num_rows, skipped=skipped))
+            return Written(files, WriteResult(inserts=changes.num_rows, skipped=skipped))
 
         return write
 
-    def _runs_writer(self, runs: SortedRuns, buckets: Sequence[Bucket]) -> _Write:
+    def _runs_writer(self, runs: SortedRuns, buckets: Sequence[Bucket]) -> WriteFiles:
         """Return a function that writes the rows of a bulk insert."""
         # The runs are on this machine, so that a cluster could not read them.
         runner = self._runner if isinstance(self._runner, LocalRunner) else LocalRunner()
 
-        def write(context: WriteContext) -> _Written:
-            self._or_cancel(lambda: self._check_insert(searches=False))
+        def write(context: WriteContext) -> Written:
+            self._attempts.or_cancel(lambda: self._check_insert(searches=False))
             files = write_runs(self._writer, context, runs, buckets, runner)
-            return _Written(files, WriteResult(inserts=runs.num_rows))
+            return Written(files, WriteResult(inserts=runs.num_rows))
 
         return write
 
@@ -571,15 +457,15 @@ class RowWriter:
         """Return the order of a bulk insert. Automatic keys are in the order of arrival anyway."""
         return SortMode.NONE if self._table.properties.has_automatic_keys else sort
 
-    def _shares_writer(self, shares: Shares, sort: SortMode) -> _Write:
+    def _shares_writer(self, shares: Shares, sort: SortMode) -> WriteFiles:
         """Return a function that writes the rows of a bulk insert in shares.
 
         The rows of a bucket arrive in any order, so they are sorted: then a task that runs again
         writes the same bytes.
         """
 
-        def write(context: WriteContext) -> _Written:
-            self._or_cancel(lambda: self._check_insert(searches=False))
+        def write(context: WriteContext) -> Written:
+            self._attempts.or_cancel(lambda: self._check_insert(searches=False))
             insert = ShareInsert(
                 context=context,
                 converter=self._converter(),
@@ -593,88 +479,9 @@ class RowWriter:
                 insert = replace(insert, buckets=buckets, sort=SortMode.GLOBAL)
             written = shares.insert(insert)
             files = [stat for share in written for stat in share.files]
-            return _Written(files, WriteResult(inserts=sum(share.num_rows for share in written)))
+            return Written(files, WriteResult(inserts=sum(share.num_rows for share in written)))
 
         return write
-
-    def _write(
-        self, write: _Write, operation: Operation, *, even_without_files: bool = False
-    ) -> WriteResult:
-        self._recover()
-        for attempt in range(1, _MAX_ATTEMPTS + 1):
-            try:
-                return self._attempt(write, operation, even_without_files)
-            except MetadataTableBehind:
-                if attempt == _MAX_ATTEMPTS:
-                    raise
-                keep_metadata_table(self._table)
-            except WriteConflict as conflict:
-                if attempt == _MAX_ATTEMPTS:
-                    raise
-                time.sleep(random.uniform(0, _LONGEST_PAUSE_S))
-                if isinstance(conflict, CompactionPending):
-                    self._run_compactions(conflict.instants)
-        raise AssertionError
-
-    def _run_compactions(self, instants: Collection[str]) -> None:
-        """Execute pending compactions, unless another writer executes them."""
-        for planned in pending_compactions(self._table):
-            if planned[0].requested_at in instants:
-                self._writer.run_compaction(planned, self._runner)
-
-    def _recover(self) -> None:
-        """Roll back the instants of dead writers, before the first and each later write.
-
-        A resize of buckets that a dead writer has planned is executed, because no row can be
-        written to the buckets that it replaces.
-        """
-        if self._has_recovered:
-            self._table.refresh()
-            self._writer.clear_dead()
-        else:
-            self._writer.recover()
-            self._has_recovered = True
-        self._writer.resize_if_due(None, self._runner)
-
-    def _attempt(
-        self, write: _Write, operation: Operation, even_without_files: bool
-    ) -> WriteResult:
-        context = self._writer.begin(operation)
-        try:
-            files, counts, replaced = write(context)
-            if not (files or replaced.file_ids or even_without_files):
-                self._writer.cancel()
-                return replace(counts, upserts=0, inserts=0, deletes=0)
-            instant = self._writer.commit(
-                files, self._carried, self._check_index, operation=operation, replaced=replaced
-            )
-            self._records_first_index = False
-        except WriteConflict:
-            self._writer.abandon()  # roll back before the next attempt; an error here is raised
-            raise
-        except BaseException:
-            with suppress(Retriable):  # the next write rolls the instant back
-                self._writer.abandon()
-            raise
-        return replace(
-            counts,
-            instant=instant.requested_at,
-            completed_at=instant.completed_at,
-            files=len(files),
-            written_bytes=sum(stat.total_write_bytes for stat in files),
-        )
-
-    def _or_cancel(self, prepare: Callable[[], _Prepared]) -> _Prepared:
-        """Return what ``prepare`` returns. If it raises an error, the instant is removed.
-
-        ``prepare`` must not write a file.
-        """
-        try:
-            return prepare()
-        except BaseException:
-            with suppress(Retriable):  # the next write rolls the instant back
-                self._writer.cancel()
-            raise
 
     def _write_files(
         self,
@@ -692,39 +499,6 @@ class RowWriter:
         written = self._runner.map(write, divide(changes, assigned.numbers))
         return [stat for stat in written if stat is not None]
 
-    def _check_index(self, timeline: Timeline) -> None:
-        """Check that no other writer has recorded another index since this writer opened.
-
-        The check is needed only if no commit recorded an index when this writer opened the table.
-        Then two processes that created the table at the same time may have chosen different ones.
-        """
-        if not self._records_first_index:
-            return
-        ours = _index_text(self._writer.settings.index_metadata())
-        for instant in timeline.completed(*COMMITS):
-            theirs = _index_text(self._table.store.read_commit(instant).extra_metadata)
-            if theirs is not None and theirs != ours:
-                message = (
-                    f"table {self._table.location.url} has {theirs}, not {ours}, because another "
-                    "process created it at the same time; open the table with lakemark.open"
-                )
-                raise InvalidConfig(message)
-
-    def _carried(self, timeline: Timeline) -> dict[str, str]:
-        return repeat_table_progress(self._table.store, timeline)
-
-
-def merger_class(table: OpenTable) -> str | None:
-    """Return the class name of the user's merger, for workers; None unless mode is ``CUSTOM``."""
-    settings = merge_settings(table.properties)
-    if settings.mode is not MergeMode.CUSTOM:
-        return None
-    wanted = (settings.strategy_id or "").lower()
-    for merger in table.mergers:
-        if merger.merging_strategy.lower() == wanted:
-            return merger.name
-    return None
-
 
 def _new_index(table: OpenTable, creates: NewIndex) -> tuple[BucketIndex | None, int | None]:
     """Return the bucket index of a new table, and the bucket count of its first hash rings."""
@@ -733,31 +507,6 @@ def _new_index(table: OpenTable, creates: NewIndex) -> tuple[BucketIndex | None,
         return None, count
     key_fields = table.properties.record_key_fields
     return (None if count is None else BucketIndex(count, key_fields, table.hash_fields)), None
-
-
-def _index_text(extra_metadata: Mapping[str, str]) -> str | None:
-    """Return the index that a commit records; None if it records none."""
-    count, name = extra_metadata.get(BUCKET_COUNT), extra_metadata.get(INDEX)
-    if count is not None:
-        return f"{count} buckets in each partition"
-    if name == CONSISTENT_HASHING:
-        return f"consistent hashing with {extra_metadata.get(FIRST_BUCKETS)} buckets at first"
-    return None if name is None else "a lookup index"
-
-
-def _with_groups(scan: Scan) -> pa.Table:
-    """Return the rows of a scan, each with the partition path and the id of its file group."""
-
-    def read(file_slice: FileSlice) -> pa.Table:
-        return _in_group(scan.with_slices([file_slice]).to_table(threads=1), file_slice.group)
-
-    nothing = _in_group(scan.schema.empty_table(), FileGroupId("", ""))
-    return pa.concat_tables([nothing, *LocalRunner().map(read, scan.slices)]).combine_chunks()
-
-
-def _in_group(rows: pa.Table, group: FileGroupId) -> pa.Table:
-    rows = rows.append_column(_FOLDER, pa.repeat(group.partition_path, rows.num_rows))
-    return rows.append_column(_FILE_ID, pa.repeat(group.file_id, rows.num_rows))
 
 
 def _count_deletes(changes: pa.Table) -> int:

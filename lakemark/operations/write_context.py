@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakemark.config.merge_settings import merge_settings
+from lakemark.config.table_properties import MergeMode
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.model.column_ranges import indexed_columns
@@ -73,3 +74,15 @@ def write_context(
 def avro_schema_text(table: OpenTable, schema: pa.Schema) -> str:
     """Return a schema as the Avro JSON that the table's commits and files contain."""
     return json.dumps(avro.to_avro(schema, table.properties.table_name))
+
+
+def merger_class(table: OpenTable) -> str | None:
+    """Return the class name of the user's merger, for workers; None unless mode is ``CUSTOM``."""
+    settings = merge_settings(table.properties)
+    if settings.mode is not MergeMode.CUSTOM:
+        return None
+    wanted = (settings.strategy_id or "").lower()
+    for merger in table.mergers:
+        if merger.merging_strategy.lower() == wanted:
+            return merger.name
+    return None

@@ -38,7 +38,7 @@ from lakemark.errors import InvalidConfig
 from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakemark.operations.create_checks import choose
 from lakemark.operations.share_insert import ShareInsert, WrittenShare
-from lakemark.operations.write import WriteResult
+from lakemark.operations.write_result import WriteResult
 from lakemark.spark.versions import VersionCheckedTask
 from lakemark.spark.worker_errors import own_error_of_worker
 from lakemark.storage.durability import sync_process

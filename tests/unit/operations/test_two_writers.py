@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lakemark
-from lakemark.operations import write as write_module
+from lakemark.operations import commit_attempts
 from lakemark.operations.table_writer import TableWriter
 from tests.unit.operations.tables import contents, create, instants, reopen, rows
 
@@ -37,7 +37,7 @@ def before_first_commit(
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_module, "_LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(commit_attempts, "_LONGEST_PAUSE_S", 0.01)
 
 
 @pytest.mark.parametrize("table_type", TYPES)
