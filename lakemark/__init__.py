@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from lakemark.operations.coordination import Coordination
     from lakemark.operations.duplicate_keys import Duplicates
     from lakemark.operations.partition_deletion import PartitionContents, PartitionDeletion
+    from lakemark.operations.service_result import ServiceResult
     from lakemark.operations.table_index import IndexKind
     from lakemark.operations.table_indexes import IndexState, TableIndex
     from lakemark.operations.write_result import WriteResult
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from lakemark.services.orphans import Orphan
     from lakemark.services.partition_lifetime import ExpireBy
     from lakemark.storage import StorageLocation
-    from lakemark.table import ServiceResult, Table
+    from lakemark.table import Table
     from lakemark.timeline.locks.open_lock import LockProviderName
     from lakemark.transaction.heartbeat import HeartbeatPolicy, WriterAlive
     from lakemark.transaction.multi_writer import MultiWriter
@@ -152,6 +153,7 @@ _NAMES = {
     "lakemark.model.row_order": "Curve",
     "lakemark.operations.duplicate_keys": "Duplicates",
     "lakemark.operations.partition_deletion": "PartitionContents PartitionDeletion",
+    "lakemark.operations.service_result": "ServiceResult",
     "lakemark.operations.table_index": "IndexKind",
     "lakemark.operations.table_indexes": "IndexState TableIndex",
     "lakemark.operations.write_result": "WriteResult",
@@ -161,7 +163,7 @@ _NAMES = {
     "lakemark.read.scan": "Scan",
     "lakemark.services.orphans": "Orphan",
     "lakemark.services.partition_lifetime": "ExpireBy",
-    "lakemark.table": "ServiceResult Table",
+    "lakemark.table": "Table",
     "lakemark.timeline.locks.open_lock": "LockProviderName",
     "lakemark.transaction.heartbeat": "HeartbeatPolicy WriterAlive",
     "lakemark.transaction.multi_writer": "MultiWriter",

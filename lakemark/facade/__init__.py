@@ -1,0 +1,1 @@
+"""The methods of ``lakemark.Table``, by family; ``lakemark/table.py`` combines them."""
