@@ -24,8 +24,8 @@ from lakemark.operations.open_table import OpenTable
 from streamer.config.any_source import METADATA_PREFIX
 from streamer.config.pipeline import PipelineConfig
 from transforms.change_event_rules import ChangeEventRules
-from transforms.decode.avro_differences import column_types
 from transforms.decode.json_inference import infer_schema
+from transforms.decode.schema_differences import column_types
 from transforms.record_converter import RecordConverter
 from transforms.steps.chain import InvalidStep, TransformChain
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from transforms.decode.avro_rescue import rescue_texts
+from transforms.decode.rescued_fields import rescue_texts
 from transforms.raw_records import HEADERS_TYPE
 from transforms.reject_reason import RejectReason
 

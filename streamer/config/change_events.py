@@ -13,7 +13,6 @@ from lakemark.errors import InvalidConfig
 from streamer.config.decode import DecodeConfig, WriterSchemaDecodeConfig, newest_in_registry
 from streamer.config.section import Columns
 from transforms.decode.avro import AvroDecoder
-from transforms.decode.avro_differences import column_types
 from transforms.decode.avro_framing import ConfluentFraming
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.envelopes.aws_dms import DmsEnvelope
@@ -26,6 +25,7 @@ from transforms.decode.envelopes.envelope import Envelope
 from transforms.decode.envelopes.envelope_decoder import EnvelopeDecoder
 from transforms.decode.envelopes.maxwell import MaxwellEnvelope
 from transforms.decode.json import JsonDecoder
+from transforms.decode.schema_differences import column_types
 from transforms.decode.value_encoding import ValueEncoding
 
 _NO_COLUMNS = pa.schema([])

@@ -25,7 +25,7 @@ from streamer.config.table import TableConfig
 from streamer.config.transform import AnyStep
 from streamer.config.transform_checks import row_columns
 from transforms.decode.avro_framing import load_writer_schema
-from transforms.decode.avro_references import StoredSchema
+from transforms.decode.stored_schema import StoredSchema
 from transforms.schema_text import parse_schema, parse_type
 from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
 

@@ -13,7 +13,6 @@ from lakemark.errors import InvalidConfig
 from streamer.config.schema_registry import SchemaRegistryConfig
 from streamer.config.section import Section
 from transforms.decode.avro import AvroDecoder
-from transforms.decode.avro_differences import column_types
 from transforms.decode.avro_framing import (
     ConfluentFraming,
     Framing,
@@ -21,10 +20,11 @@ from transforms.decode.avro_framing import (
     WriterSchema,
     load_writer_schema,
 )
-from transforms.decode.avro_references import StoredSchema
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json import JsonDecoder
+from transforms.decode.schema_differences import column_types
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.decode.stored_schema import StoredSchema
 from transforms.schema_text import parse_schema
 
 #: The type of each column (``string``, ``decimal(10,2)``, ``array<int>``, …), or ``infer``.

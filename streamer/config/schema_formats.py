@@ -13,7 +13,6 @@ from pydantic import Field, field_validator
 from lakemark.errors import InvalidConfig
 from streamer.config.decode import RegistryDecodeConfig, WriterSchemaDecodeConfig
 from streamer.config.schema_registry import SchemaRegistryConfig
-from transforms.decode.avro_differences import column_types
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json_schema import JsonSchemaDecoder
 from transforms.decode.json_schema_types import find_columns
@@ -26,6 +25,7 @@ from transforms.decode.protobuf.framing import (
     load_declared,
     load_stored,
 )
+from transforms.decode.schema_differences import column_types
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from lakemark.errors import CorruptData
 from tests.depth import examples
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_decoding import find_datum_fault
-from transforms.decode.avro_differences import column_types
 from transforms.decode.avro_framing import PlainFraming, WriterSchema, load_writer_schema
-from transforms.decode.avro_references import StoredSchema
 from transforms.decode.decode_result import DecodeResult
+from transforms.decode.schema_differences import column_types
+from transforms.decode.stored_schema import StoredSchema
 
 _DAY_US = 86_400_000_000
 _TIMES = st.integers(-719_162 * _DAY_US, 2_932_896 * _DAY_US)

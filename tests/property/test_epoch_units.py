@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_framing import PlainFraming
-from transforms.decode.avro_references import StoredSchema
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
+from transforms.decode.stored_schema import StoredSchema
 
 COLUMNS = pa.schema([("at", pa.timestamp("us", "UTC"))])
 AVRO = {"type": "record", "name": "event", "fields": [{"name": "at", "type": "long"}]}

@@ -26,7 +26,6 @@ from tests.protobuf.drawn_messages import (
     proto_text,
 )
 from tests.protobuf.expected_rows import expected_row
-from transforms.decode.avro_differences import column_types
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.protobuf.declarations import InvalidProto
 from transforms.decode.protobuf.decoder import ProtobufDecoder
@@ -35,6 +34,7 @@ from transforms.decode.protobuf.framing import DeclaredMessage, WriterMessage, l
 from transforms.decode.protobuf.proto_text import parse_proto
 from transforms.decode.protobuf.sizes import growth, message_bytes
 from transforms.decode.protobuf.types import START_GROUP
+from transforms.decode.schema_differences import column_types
 
 _EVERY_TYPE = (*KNOWN, *WRAPPERS)
 #: How many copies of values make the decoder read them in rounds instead of one by one.

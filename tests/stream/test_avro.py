@@ -22,13 +22,13 @@ from streamer.config.load import validated
 from tests.fixtures.kafka import Kafka
 from tests.fixtures.schema_registry import Apicurio
 from tests.schema_registry import FaultyRegistry
-from transforms.decode.avro_references import Reference
 from transforms.decode.schema_registry import (
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,
     SchemaRegistry,
 )
+from transforms.decode.stored_schema import Reference
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -2,7 +2,7 @@
 
 All values that were written with one schema are read together, column by column, with this writer's
 schema (``avro_framing``). Then they are converted to the types of the table's columns
-(``avro_conversion``). A writer's type can be converted to these column types:
+(``column_conversion``). A writer's type can be converted to these column types:
 
 field absent from the schema   null
 int, long                      integers in range, floats (the nearest), decimals, timestamps (a long
@@ -40,11 +40,11 @@ from lakemark.errors import InvalidConfig
 from lakemark.schema.avro import to_avro
 from lakemark.schema.evolution import Path, Proposal
 from transforms.decode.avro_decoding import AvroDecoding, group_by_schema
-from transforms.decode.avro_differences import Differences, requested_columns, wider_paths
 from transforms.decode.avro_framing import Framing, WriterSchema
 from transforms.decode.confluent_header import ids_of_valid
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.schema_differences import Differences, requested_columns, wider_paths
 from transforms.decode.written_rows import find_schema_differences
 
 

@@ -14,10 +14,10 @@ from lakemark.codec.avro_rows import decode_rows
 from lakemark.codec.avro_walk import BrokenDatum, Walk
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.errors import CorruptData
-from transforms.decode.avro_differences import Differences
 from transforms.decode.avro_framing import Framing, SchemaGroup, WriterSchema
 from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.schema_differences import Differences
 from transforms.decode.written_rows import WrittenRows, cut_rows, find_schema_differences
 from transforms.reject_reason import RejectCode, RejectReason
 

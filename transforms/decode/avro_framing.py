@@ -21,7 +21,7 @@ from lakemark.codec.avro_nodes import Node, root_of
 from lakemark.codec.byte_strings import ByteStrings
 from lakemark.errors import HudiError
 from transforms.decode.avro_connect_names import with_logical_types
-from transforms.decode.avro_references import StoredSchema
+from transforms.decode.avro_references import resolve_references
 from transforms.decode.avro_sizes import RecordSizes
 from transforms.decode.confluent_header import (
     HEADER_BYTES,
@@ -32,6 +32,7 @@ from transforms.decode.confluent_header import (
 )
 from transforms.decode.decode_result import Indices
 from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry, get_schema_cache
+from transforms.decode.stored_schema import StoredSchema
 from transforms.reject_reason import RejectCode, RejectReason
 
 #: What to do with records whose schema the registry does not have.
@@ -200,7 +201,7 @@ def load_writer_schema(
         typed_times: see ``ConfluentFraming``.
     """
     try:
-        avro = stored.resolve()
+        avro = resolve_references(stored)
         if typed_times:
             avro = with_logical_types(avro)
         if field is not None and not _is_record(avro):

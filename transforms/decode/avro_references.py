@@ -8,69 +8,34 @@ its definition.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from lakemark.errors import CorruptData
+from transforms.decode.stored_schema import StoredSchema
 
 _NAMED = ("record", "error", "enum", "fixed")
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A type that another schema defines."""
+def resolve_references(stored: StoredSchema) -> object:
+    """Parse an Avro schema, and replace references by definitions.
 
-    name: str
-    stored: StoredSchema
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSchema:
-    """A schema as stored in a registry or a file.
-
-    Attributes:
-        text: the schema: JSON, or for Protocol Buffers the text of a ``.proto`` file.
-        references: the schemas that this schema refers to.
+    Raises:
+        CorruptData: the text is not JSON.
     """
+    return _ReferenceInliner(_definitions(stored)).resolve(_parse(stored), "")
 
-    text: str
-    # Without a hash: schemas that many schemas share would be hashed once for each path to them.
-    references: tuple[Reference, ...] = field(default=(), hash=False)
 
-    def all_references(self) -> Iterator[Reference]:
-        """Yield the references of this schema and of those that it refers to, each only once.
-
-        The references of a schema come before the references to this schema.
-        """
-        yield from self._unseen_references(set())
-
-    def _unseen_references(self, seen: set[tuple[str, int]]) -> Iterator[Reference]:
-        for reference in self.references:
-            identity = reference.name, id(reference.stored)
-            if identity not in seen:
-                seen.add(identity)
-                yield from reference.stored._unseen_references(seen)
-                yield reference
-
-    def resolve(self) -> object:
-        """Parse the schema and replace references by definitions.
-
-        Raises:
-            CorruptData: the text is not JSON.
-        """
-        return _ReferenceInliner(_definitions(self)).resolve(self._parsed(), "")
-
-    def _parsed(self) -> object:
-        try:
-            return json.loads(self.text)
-        except (ValueError, RecursionError):
-            path = "Avro schema"
-            raise CorruptData(path, None, "JSON", self.text[:80]) from None
+def _parse(stored: StoredSchema) -> object:
+    try:
+        return json.loads(stored.text)
+    except (ValueError, RecursionError):
+        path = "Avro schema"
+        raise CorruptData(path, None, "JSON", stored.text[:80]) from None
 
 
 def _definitions(stored: StoredSchema) -> dict[str, object]:
     """Return the definitions of all schemas that a schema refers to, at any depth, by full name."""
-    return {one.name: one.stored._parsed() for one in stored.all_references()}
+    return {one.name: _parse(one.stored) for one in stored.all_references()}
 
 
 class _ReferenceInliner:

@@ -18,7 +18,6 @@ import pyarrow as pa
 from lakemark.codec.byte_strings import byte_strings
 from lakemark.errors import InvalidConfig
 from lakemark.schema.evolution import Path, Proposal, Sighting, ValueKind
-from transforms.decode.avro_references import StoredSchema
 from transforms.decode.confluent_header import (
     NOT_FRAMED,
     find_framed,
@@ -30,6 +29,7 @@ from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_schema_types import find_columns
 from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry, get_schema_cache
+from transforms.decode.stored_schema import StoredSchema
 from transforms.decode.written_rows import find_schema_differences
 
 

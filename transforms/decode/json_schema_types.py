@@ -29,7 +29,7 @@ import pyarrow as pa
 from lakemark.errors import InvalidConfig
 from lakemark.model.meta_columns import is_reserved
 from lakemark.schema.table_columns import check_columns
-from transforms.decode.avro_references import StoredSchema
+from transforms.decode.stored_schema import StoredSchema
 
 _MAX_DEPTH = 32
 #: Parts that refer to each other may be read again on each of very many paths.

@@ -24,7 +24,7 @@ from typing import IO, Literal
 from urllib.parse import quote, urlsplit
 
 from lakemark.errors import HudiError, InvalidConfig, Permanent, Retriable
-from transforms.decode.avro_references import Reference, StoredSchema
+from transforms.decode.stored_schema import Reference, StoredSchema
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakemark.codec.avro_binary import decimals_from
 from lakemark.codec.byte_strings import byte_strings
-from transforms.decode.avro_conversion import ColumnConverter, cast_if_possible
+from transforms.decode.column_conversion import ColumnConverter, cast_if_possible
 from transforms.decode.decoder import EpochUnit
 from transforms.reject_reason import RejectReason
 

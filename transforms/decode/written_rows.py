@@ -1,7 +1,7 @@
 """Keeps rows that were written with a schema of their own, as the policy decides.
 
 The rows have the writer's fields and types. They are converted to the table's columns
-(``avro_conversion``), and the policy decides about unknown fields and wider values.
+(``column_conversion``), and the policy decides about unknown fields and wider values.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.decode.aliases import fold_aliases
-from transforms.decode.avro_conversion import ColumnConverter, Mismatch
-from transforms.decode.avro_differences import (
+from transforms.decode.column_conversion import ColumnConverter, Mismatch
+from transforms.decode.column_limit import ColumnLimit
+from transforms.decode.decode_result import DecodeResult, Indices
+from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.rescued_fields import rescue_texts
+from transforms.decode.schema_differences import (
     Differences,
     find_differences,
     rescued_types,
 )
-from transforms.decode.avro_rescue import rescue_texts
-from transforms.decode.column_limit import ColumnLimit
-from transforms.decode.decode_result import DecodeResult, Indices
-from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.schema_policy import undeclared_reason
 from transforms.reject_reason import RejectCode, RejectReason
 

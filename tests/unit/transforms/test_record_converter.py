@@ -20,10 +20,10 @@ from lakemark.model.meta_columns import (
 from lakemark.model.written_columns import is_written
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_framing import PlainFraming
-from transforms.decode.avro_references import StoredSchema
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.decode.stored_schema import StoredSchema
 from transforms.record_converter import RecordConverter
 from transforms.rejects import REJECTS_SCHEMA, Rejects
 from transforms.schema_text import parse_schema

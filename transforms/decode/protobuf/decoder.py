@@ -1,7 +1,7 @@
 """Decodes Kafka values that are messages of Protocol Buffers to columns.
 
 All values of one type are read together, field by field (``columns``). Then they are converted to
-the types of the table's columns (``transforms.decode.avro_conversion``), by the same rules as the
+the types of the table's columns (``transforms.decode.column_conversion``), by the same rules as the
 values of Avro records. ``types`` lists what each type becomes.
 
 A value is rejected if it is not a message of its type; the reason names the field. The bytes of
@@ -21,7 +21,6 @@ from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.errors import InvalidConfig
 from lakemark.schema.avro import to_avro
 from lakemark.schema.evolution import Path, Proposal
-from transforms.decode.avro_differences import Differences, requested_columns, wider_paths
 from transforms.decode.confluent_header import ids_of_valid
 from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.decoder import ColumnDecoder
@@ -29,6 +28,7 @@ from transforms.decode.protobuf.columns import read_rows
 from transforms.decode.protobuf.fields import Messages
 from transforms.decode.protobuf.framing import MessageFraming, MessageGroup, WriterMessage
 from transforms.decode.protobuf.sizes import growth, message_bytes
+from transforms.decode.schema_differences import Differences, requested_columns, wider_paths
 from transforms.decode.written_rows import WrittenRows, cut_rows, find_schema_differences
 from transforms.reject_reason import RejectReason
 

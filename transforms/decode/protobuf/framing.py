@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lakemark.codec.byte_strings import ByteStrings
-from transforms.decode.avro_references import StoredSchema
 from transforms.decode.confluent_header import (
     HEADER_BYTES,
     NOT_FRAMED,
@@ -36,6 +35,7 @@ from transforms.decode.protobuf.linking import link_message, message_name, messa
 from transforms.decode.protobuf.proto_text import parse_proto
 from transforms.decode.protobuf.types import MessageType
 from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry, get_schema_cache
+from transforms.decode.stored_schema import StoredSchema
 from transforms.reject_reason import RejectCode, RejectReason
 
 Indexes = tuple[int, ...]

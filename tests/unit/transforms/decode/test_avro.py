@@ -15,17 +15,18 @@ from lakemark.errors import InvalidConfig
 from lakemark.schema.evolution import evolve
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.avro import AvroDecoder
-from transforms.decode.avro_differences import column_types
 from transforms.decode.avro_framing import (
     ConfluentFraming,
     PlainFraming,
     WriterSchema,
     load_writer_schema,
 )
-from transforms.decode.avro_references import Reference, StoredSchema
+from transforms.decode.avro_references import resolve_references
 from transforms.decode.decode_result import DecodeResult
+from transforms.decode.schema_differences import column_types
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry
+from transforms.decode.stored_schema import Reference, StoredSchema
 from transforms.schema_text import parse_schema, print_schema
 
 EVOLVE = SchemaPolicy("evolve", "evolve")
@@ -386,7 +387,7 @@ def test_references_to_other_schemas_are_resolved() -> None:
         parse_schema({"first": "struct<sku:string>", "other": "struct<sku:string>"}),
         framing=PlainFraming(stored),
     )
-    resolved = stored.resolve()
+    resolved = resolve_references(stored)
     assert isinstance(resolved, dict)
     value = {"first": {"sku": "a"}, "other": {"sku": "b"}}
     decoded = decoder.decode(pa.array([encode(resolved, value)]))

@@ -16,11 +16,11 @@ from lakemark.errors import InvalidConfig
 from lakemark.schema.evolution import evolve
 from tests.depth import examples
 from tests.schema_registry import FaultyRegistry
-from transforms.decode.avro_references import Reference, StoredSchema
 from transforms.decode.json_schema import JsonSchemaDecoder
 from transforms.decode.json_schema_types import find_columns
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.decode.schema_registry import SchemaRegistry
+from transforms.decode.stored_schema import Reference, StoredSchema
 from transforms.schema_text import parse_schema, print_schema
 from transforms.tombstone_keys import TombstoneKeyDecoder
 

@@ -13,8 +13,6 @@ from lakemark.codec.varint import unsigned, zigzag
 from lakemark.errors import InvalidConfig
 from lakemark.schema.evolution import evolve
 from tests.schema_registry import FaultyRegistry
-from transforms.decode.avro_differences import column_types
-from transforms.decode.avro_references import Reference, StoredSchema
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.json import JsonDecoder
 from transforms.decode.protobuf.decoder import ProtobufDecoder
@@ -26,8 +24,10 @@ from transforms.decode.protobuf.framing import (
     load_declared,
     load_stored,
 )
+from transforms.decode.schema_differences import column_types
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry
+from transforms.decode.stored_schema import Reference, StoredSchema
 from transforms.schema_text import parse_schema
 from transforms.tombstone_keys import TombstoneKeyDecoder
 

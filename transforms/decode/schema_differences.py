@@ -25,7 +25,7 @@ from lakemark.schema.evolution import (
     depth,
     dotted,
 )
-from transforms.decode.avro_conversion import is_widening
+from transforms.decode.column_conversion import is_widening
 from transforms.decode.schema_policy import SchemaPolicy
 
 _KINDS = {

@@ -1,4 +1,4 @@
-"""Collects the unknown fields of Avro records as JSON, for the rescue column.
+"""Collects the unknown fields of rows as JSON, for the rescue column.
 
 Only the unknown fields of a struct are kept. An array or map that contains unknown fields is kept
 as a whole. So is a column whose value does not fit its type. Null counts as absent. Bytes are
