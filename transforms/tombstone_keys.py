@@ -25,8 +25,6 @@ import pyarrow.compute as pc
 from lakemark.codec.byte_strings import byte_strings
 from lakemark.errors import InvalidConfig
 from transforms.decode.avro import AvroDecoder
-from transforms.decode.avro_decoding import group_by_schema
-from transforms.decode.avro_framing import WriterSchema
 from transforms.decode.confluent_header import header_ids, without_headers
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import ColumnDecoder
@@ -38,7 +36,6 @@ from transforms.decode.json_scanner import parse
 from transforms.decode.json_schema import JsonSchemaDecoder
 from transforms.decode.json_screening import find_utf8
 from transforms.decode.protobuf.decoder import ProtobufDecoder
-from transforms.decode.protobuf.framing import WriterMessage
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.reject_reason import RejectCode, RejectReason
 
@@ -133,11 +130,9 @@ class TombstoneKeyDecoder:
         aliases = self.decoder.policy.aliases
         top_names = [path[0], *(alias for alias, column in aliases.items() if column == path[0])]
         keys = self._without_schema(keys)
-        if isinstance(self.decoder, AvroDecoder):
-            return _find_absent_in_avro(self.decoder, keys, [[top, *path[1:]] for top in top_names])
-        if isinstance(self.decoder, ProtobufDecoder):
+        if isinstance(self.decoder, AvroDecoder | ProtobufDecoder):
             paths = [[top, *path[1:]] for top in top_names]
-            return _find_absent_in_messages(self.decoder, keys, paths)
+            return _find_absent_in_schemas(self.decoder, keys, paths)
         if len(path) == 1:
             absent: Mask = ~np.any([find_present(keys, top) for top in top_names], axis=0)
             return absent
@@ -195,28 +190,15 @@ def _has_field(value: object, path: Sequence[str]) -> bool:
     return True
 
 
-def _find_absent_in_avro(
-    decoder: AvroDecoder, keys: pa.Array, paths: Sequence[Sequence[str]]
+def _find_absent_in_schemas(
+    decoder: AvroDecoder | ProtobufDecoder, keys: pa.Array, paths: Sequence[Sequence[str]]
 ) -> Mask:
     """Return which keys were written with a schema that has none of the fields."""
     absent = np.ones(len(keys), np.bool_)
-    valid = keys.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
-    for group in group_by_schema(decoder.framing, byte_strings(keys), valid):
-        if isinstance(group.schema, WriterSchema):
-            root = group.schema.root.arrow
-            absent[group.indices] = not any(_schema_has_field(root, path) for path in paths)
-    return absent
-
-
-def _find_absent_in_messages(
-    decoder: ProtobufDecoder, keys: pa.Array, paths: Sequence[Sequence[str]]
-) -> Mask:
-    """Return which keys are messages of a type that has none of the fields."""
-    absent = np.ones(len(keys), np.bool_)
     for group in decoder.groups(keys):
-        if isinstance(group.message, WriterMessage):
-            root = group.message.type.arrow
-            absent[group.indices] = not any(_schema_has_field(root, path) for path in paths)
+        if not isinstance(group.schema, RejectReason):
+            written = group.schema.fields
+            absent[group.indices] = not any(_schema_has_field(written, path) for path in paths)
     return absent
 
 

@@ -48,9 +48,7 @@ class EnvelopeDecodeConfig(DecodeConfig):
         """See ``DecodeConfig``."""
         return EnvelopeDecoder(
             columns,
-            self.rescue_column,
-            self.timestamp_unit,
-            self.policy(),
+            *self.shared_arguments(),
             events=self.events(),
             envelope=self.envelope(key_columns),
             only=self.conditions(),
@@ -170,9 +168,7 @@ class DebeziumDecodeConfig(ChangeEventConfig, WriterSchemaDecodeConfig):
             return super().decoder(columns, key_columns)
         return DocumentDecoder(
             columns,
-            self.rescue_column,
-            self.timestamp_unit,
-            self.policy(),
+            *self.shared_arguments(),
             events=self.events(),
             envelope=self.envelope(key_columns),
             only=self.conditions(),

@@ -24,4 +24,4 @@ class ColumnsDecodeConfig(DecodeConfig):
 
     def decoder(self, columns: pa.Schema, key_columns: Sequence[str] = ()) -> ColumnDecoder:
         """See ``DecodeConfig``."""
-        return ColumnsDecoder(columns, self.rescue_column, self.timestamp_unit, self.policy())
+        return ColumnsDecoder(columns, *self.shared_arguments())

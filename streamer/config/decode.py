@@ -14,13 +14,13 @@ from streamer.config.schema_registry import SchemaRegistryConfig
 from streamer.config.section import Section
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_framing import (
+    AvroFraming,
     ConfluentFraming,
-    Framing,
     PlainFraming,
     WriterSchema,
     load_writer_schema,
 )
-from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.decoder import ColumnDecoder, EpochUnit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_differences import column_types
 from transforms.decode.schema_policy import SchemaPolicy
@@ -192,6 +192,10 @@ class DecodeConfig(Section, ABC):
         """Whether decoding a value needs the key of its Kafka record."""
         return False
 
+    def shared_arguments(self) -> tuple[str | None, EpochUnit, SchemaPolicy]:
+        """Return the arguments that a decoder of any format has after its columns."""
+        return self.rescue_column, self.timestamp_unit, self.policy()
+
     @abstractmethod
     def decoder(self, columns: pa.Schema, key_columns: Sequence[str] = ()) -> ColumnDecoder:
         """Return the decoder of the values.
@@ -229,7 +233,7 @@ class JsonDecodeConfig(DecodeConfig):
 
     def decoder(self, columns: pa.Schema, key_columns: Sequence[str] = ()) -> ColumnDecoder:
         """See ``DecodeConfig``."""
-        return JsonDecoder(columns, self.rescue_column, self.timestamp_unit, self.policy())
+        return JsonDecoder(columns, *self.shared_arguments())
 
 
 class RegistryDecodeConfig(DecodeConfig):
@@ -286,14 +290,12 @@ class AvroDecodeConfig(WriterSchemaDecodeConfig):
         """See ``DecodeConfig``."""
         return AvroDecoder(
             columns,
-            self.rescue_column,
-            self.timestamp_unit,
-            self.policy(),
+            *self.shared_arguments(),
             framing=self.framing(),
             record_limit_bytes=self.record_limit_bytes,
         )
 
-    def framing(self) -> Framing:
+    def framing(self) -> AvroFraming:
         """Return how to find the schema of a value.
 
         Raises:

@@ -69,9 +69,7 @@ class ProtobufDecodeConfig(WriterSchemaDecodeConfig):
         """See ``DecodeConfig``."""
         return ProtobufDecoder(
             columns,
-            self.rescue_column,
-            self.timestamp_unit,
-            self.policy(),
+            *self.shared_arguments(),
             framing=self.framing(),
             record_limit_bytes=self.record_limit_bytes,
         )
@@ -128,9 +126,7 @@ class JsonSchemaDecodeConfig(RegistryDecodeConfig):
         """See ``DecodeConfig``."""
         return JsonSchemaDecoder(
             columns,
-            self.rescue_column,
-            self.timestamp_unit,
-            self.policy(),
+            *self.shared_arguments(),
             registry=self.schema_registry.registry("JSON"),
         )
 

@@ -31,43 +31,23 @@ of a wider type requests a wider column as soon as one record is written with th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 
-from lakemark.codec.byte_strings import byte_strings
-from lakemark.errors import InvalidConfig
-from lakemark.schema.avro import to_avro
-from lakemark.schema.evolution import Path, Proposal
-from transforms.decode.avro_decoding import AvroDecoding, group_by_schema
-from transforms.decode.avro_framing import Framing, WriterSchema
-from transforms.decode.confluent_header import ids_of_valid
+from transforms.decode.avro_decoding import AvroDecoding
+from transforms.decode.avro_framing import AvroFraming, SchemaGroup
 from transforms.decode.decode_result import DecodeResult
-from transforms.decode.decoder import ColumnDecoder
-from transforms.decode.schema_differences import Differences, requested_columns, wider_paths
-from transforms.decode.written_rows import find_schema_differences
+from transforms.decode.framed_decoder import FramedDecoder, binary_chunks
 
 
 @dataclass(frozen=True, slots=True)
-class AvroDecoder(ColumnDecoder):
-    """Decodes columns of Avro records.
+class AvroDecoder(FramedDecoder[SchemaGroup]):
+    """Decodes columns of Avro records."""
 
-    Attributes:
-        framing: how values refer to their writer's schema.
-        record_limit_bytes: how many bytes the columns of one record may take; a larger record is
-            rejected.
-    """
+    not_decoded: ClassVar[str] = "Avro is not decoded"
 
-    framing: Framing = field(kw_only=True)
-    record_limit_bytes: int = field(default=64 << 20, kw_only=True)
-
-    def check_type(self, path: str, data_type: pa.DataType) -> None:
-        """Check that a table can have this column type; Avro is decoded to every such type."""
-        try:
-            to_avro(pa.schema([pa.field("c", data_type)]), "t")
-        except InvalidConfig:
-            message = f"column {path!r}: Avro is not decoded to {data_type}"
-            raise InvalidConfig(message) from None
+    framing: AvroFraming = field(kw_only=True)
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodeResult:
         """See ``ColumnDecoder``.
@@ -75,36 +55,9 @@ class AvroDecoder(ColumnDecoder):
         Raises:
             RegistryError: the registry does not provide a writer's schema, see ``Framing``.
         """
-        decoding = AvroDecoding(self, self.framing, self.record_limit_bytes)
+        decoding = AvroDecoding(self, self.framing.header_bytes)
         start = 0
-        for chunk in _chunks(values):
+        for chunk in binary_chunks(values):
             decoding.add(chunk, start)
             start += len(chunk)
         return decoding.finish()
-
-    def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
-        """See ``ColumnDecoder``."""
-        return requested_columns(self._differences(values), self.policy, self.unknown_fields)
-
-    def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
-        """See ``ColumnDecoder``."""
-        return wider_paths(self._differences(values), self.policy)
-
-    def schema_ids(self, values: pa.ChunkedArray) -> pa.Array | None:
-        """See ``ColumnDecoder``. Only values in the Confluent wire format have ids."""
-        return ids_of_valid(values, self.framing.schema_ids(byte_strings(values.cast(pa.binary()))))
-
-    def _differences(self, values: pa.Array | pa.ChunkedArray) -> list[Differences]:
-        found: dict[str, Differences] = {}
-        for chunk in _chunks(values):
-            valid = chunk.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
-            for group in group_by_schema(self.framing, byte_strings(chunk), valid):
-                if isinstance(group.schema, WriterSchema):
-                    fields = group.schema.root.arrow
-                    found[group.schema.name] = find_schema_differences(self, fields)
-        return list(found.values())
-
-
-def _chunks(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    return [chunk.cast(pa.binary()) for chunk in chunks]

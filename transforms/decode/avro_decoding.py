@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +13,9 @@ from lakemark.codec.avro_rows import decode_rows
 from lakemark.codec.avro_walk import BrokenDatum, Walk
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.errors import CorruptData
-from transforms.decode.avro_framing import Framing, SchemaGroup, WriterSchema
+from transforms.decode.avro_framing import SchemaGroup, WriterSchema
 from transforms.decode.decode_result import DecodeResult, Indices
-from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.framed_decoder import FramedDecoder
 from transforms.decode.schema_differences import Differences
 from transforms.decode.written_rows import WrittenRows, cut_rows, find_schema_differences
 from transforms.reject_reason import RejectCode, RejectReason
@@ -27,32 +26,23 @@ Mask = npt.NDArray[np.bool_]
 _LEAF_ROWS = 256
 
 
-def group_by_schema(framing: Framing, values: ByteStrings, valid: Mask) -> Iterator[SchemaGroup]:
-    """Group the values by their writer's schema, without null and empty values."""
-    present = np.flatnonzero(valid & (values.lengths > 0))
-    return framing.groups(values, present)
-
-
 class AvroDecoding:
     """The state of one call of ``decode``.
 
     Args:
         decoder: the decoder whose ``decode`` was called.
-        framing: how values refer to their writer's schema.
-        record_limit_bytes: how many bytes the columns of one record may take.
+        header_bytes: the number of bytes before the datum of each value.
     """
 
-    def __init__(self, decoder: ColumnDecoder, framing: Framing, record_limit_bytes: int) -> None:
-        self._decoder, self._framing = decoder, framing
-        self._limit_bytes = record_limit_bytes
+    def __init__(self, decoder: FramedDecoder[SchemaGroup], header_bytes: int) -> None:
+        self._decoder, self._header_bytes = decoder, header_bytes
         self._rows = WrittenRows(decoder)
 
     def add(self, chunk: pa.Array, start: int) -> None:
         """Decode a chunk of values, whose first value has the index ``start`` in the input."""
         values = byte_strings(chunk)
-        valid: Mask = chunk.is_valid().to_numpy(zero_copy_only=False)
         self._rows.reject_missing(chunk, start)
-        for group in group_by_schema(self._framing, values, valid):
+        for group in self._decoder.groups(chunk):
             if isinstance(group.schema, RejectReason):
                 self._rows.reject_all(group.indices + start, group.schema)
             else:
@@ -65,14 +55,14 @@ class AvroDecoding:
     def _add_group(
         self, schema: WriterSchema, values: ByteStrings, indices: Indices, start: int
     ) -> None:
-        found = find_schema_differences(self._decoder, schema.root.arrow)
+        found = find_schema_differences(self._decoder, schema.fields)
         fault = self._rows.find_unknown_fault(found)
         if fault is not None:
             self._rows.reject_all(indices + start, fault.with_prefix(schema.name))
             return
-        datums = _Datums(values, self._framing.header_bytes)
+        datums = _Datums(values, self._header_bytes)
         block = _Block(self._rows, schema, found, datums, start)
-        for part in block.parts(indices, self._limit_bytes):
+        for part in block.parts(indices, self._decoder.record_limit_bytes):
             if len(part):
                 block.read(part, _LEAF_ROWS)
 

@@ -6,14 +6,15 @@ plain       only the datum; one schema is declared for all values
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakemark.codec.avro_bounds import check_bounded
 from lakemark.codec.avro_columnar import without_null_fields
@@ -31,6 +32,7 @@ from transforms.decode.confluent_header import (
     header_ids,
 )
 from transforms.decode.decode_result import Indices
+from transforms.decode.framing import Framing, WriterGroup
 from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry, get_schema_cache
 from transforms.decode.stored_schema import StoredSchema
 from transforms.reject_reason import RejectCode, RejectReason
@@ -62,45 +64,23 @@ class WriterSchema:
     root: Node
     sizes: RecordSizes
 
-
-@dataclass(frozen=True, slots=True)
-class SchemaGroup:
-    """Values that have the same writer's schema, or whose schema is not usable.
-
-    Attributes:
-        schema: the writer's schema; or the reason why it is not known or not supported.
-        indices: the indices of the values, ascending.
-    """
-
-    schema: WriterSchema | RejectReason
-    indices: Indices
+    @property
+    def fields(self) -> pa.StructType:
+        """See ``Written``."""
+        return self.root.arrow
 
 
-class Framing(ABC):
-    """How values refer to their writer's schema. Can be pickled."""
+SchemaGroup: TypeAlias = WriterGroup[WriterSchema]
+
+
+class AvroFraming(Framing[SchemaGroup]):
+    """How Avro values refer to their writer's schema."""
 
     #: The number of bytes before the datum of each value.
     header_bytes: ClassVar[int]
 
     @abstractmethod
-    def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
-        """Group values by their writer's schema.
-
-        Args:
-            values: all values.
-            present: the indices of the values that are neither null nor empty.
-
-        Raises:
-            RegistryError: the registry cannot be read; or it lacks a schema, and the run must stop
-                in this case.
-        """
-
-    def schema_ids(self, values: ByteStrings) -> npt.NDArray[np.int64] | None:
-        """Return the id of each value's schema, or -1; None if no value has an id."""
-        return None
-
-    @abstractmethod
-    def for_keys(self, field: str | None) -> Framing:
+    def for_keys(self, field: str | None) -> AvroFraming:
         """Return the framing of Kafka keys.
 
         Args:
@@ -110,7 +90,7 @@ class Framing(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class PlainFraming(Framing):
+class PlainFraming(AvroFraming):
     """Datums without a header.
 
     Attributes:
@@ -131,13 +111,13 @@ class PlainFraming(Framing):
             load_writer_schema("the declared schema", self.stored, self.field), present
         )
 
-    def for_keys(self, field: str | None) -> Framing:
-        """See ``Framing``."""
+    def for_keys(self, field: str | None) -> AvroFraming:
+        """See ``AvroFraming``."""
         return replace(self, stored=self.key_stored or self.stored, field=field)
 
 
 @dataclass(frozen=True, slots=True)
-class ConfluentFraming(Framing):
+class ConfluentFraming(AvroFraming):
     """Datums with a schema id in front.
 
     Attributes:
@@ -165,8 +145,8 @@ class ConfluentFraming(Framing):
         for schema_id in np.unique(ids).tolist():
             yield SchemaGroup(self._schema(schema_id), framed[ids == schema_id])
 
-    def for_keys(self, field: str | None) -> Framing:
-        """See ``Framing``."""
+    def for_keys(self, field: str | None) -> AvroFraming:
+        """See ``AvroFraming``."""
         return replace(self, field=field)
 
     def schema_ids(self, values: ByteStrings) -> npt.NDArray[np.int64]:

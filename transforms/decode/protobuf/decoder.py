@@ -11,93 +11,46 @@ for Avro: a field is unknown because its type has it, even if no message contain
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
-from lakemark.errors import InvalidConfig
-from lakemark.schema.avro import to_avro
-from lakemark.schema.evolution import Path, Proposal
-from transforms.decode.confluent_header import ids_of_valid
 from transforms.decode.decode_result import DecodeResult, Indices
-from transforms.decode.decoder import ColumnDecoder
+from transforms.decode.framed_decoder import FramedDecoder, binary_chunks
 from transforms.decode.protobuf.columns import read_rows
 from transforms.decode.protobuf.fields import Messages
-from transforms.decode.protobuf.framing import MessageFraming, MessageGroup, WriterMessage
+from transforms.decode.protobuf.framing import MessageGroup, WriterMessage
 from transforms.decode.protobuf.sizes import growth, message_bytes
-from transforms.decode.schema_differences import Differences, requested_columns, wider_paths
 from transforms.decode.written_rows import WrittenRows, cut_rows, find_schema_differences
 from transforms.reject_reason import RejectReason
 
 
 @dataclass(frozen=True, slots=True)
-class ProtobufDecoder(ColumnDecoder):
-    """Decodes columns of messages.
+class ProtobufDecoder(FramedDecoder[MessageGroup]):
+    """Decodes columns of messages."""
 
-    Attributes:
-        framing: how values refer to the type of their message.
-        record_limit_bytes: how many bytes the columns of one record may take; a larger record is
-            rejected.
-    """
-
-    framing: MessageFraming = field(kw_only=True)
-    record_limit_bytes: int = field(default=64 << 20, kw_only=True)
-
-    def check_type(self, path: str, data_type: pa.DataType) -> None:
-        """Check that a table can have this column type."""
-        try:
-            to_avro(pa.schema([pa.field("c", data_type)]), "t")
-        except InvalidConfig:
-            message = f"column {path!r}: Protocol Buffers are not decoded to {data_type}"
-            raise InvalidConfig(message) from None
+    not_decoded: ClassVar[str] = "Protocol Buffers are not decoded"
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodeResult:
         """See ``ColumnDecoder``.
 
         Raises:
-            RegistryError: the registry does not provide a schema, see ``MessageFraming``.
+            RegistryError: the registry does not provide a schema, see ``Framing``.
         """
         rows, start = WrittenRows(self), 0
-        for chunk in _chunks(values):
+        for chunk in binary_chunks(values):
             rows.reject_missing(chunk, start)
             strings = byte_strings(chunk)
             for group in self.groups(chunk):
-                if isinstance(group.message, RejectReason):
-                    rows.reject_all(group.indices + start, group.message)
+                if isinstance(group.schema, RejectReason):
+                    rows.reject_all(group.indices + start, group.schema)
                 else:
-                    self._decode_group(group.message, group, strings, start, rows)
+                    self._decode_group(group.schema, group, strings, start, rows)
             start += len(chunk)
         return rows.finish()
-
-    def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
-        """See ``ColumnDecoder``."""
-        return requested_columns(self._differences(values), self.policy, self.unknown_fields)
-
-    def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
-        """See ``ColumnDecoder``."""
-        return wider_paths(self._differences(values), self.policy)
-
-    def schema_ids(self, values: pa.ChunkedArray) -> pa.Array | None:
-        """See ``ColumnDecoder``."""
-        return ids_of_valid(values, self.framing.schema_ids(byte_strings(values.cast(pa.binary()))))
-
-    def _differences(self, values: pa.Array | pa.ChunkedArray) -> list[Differences]:
-        found: dict[str, Differences] = {}
-        for chunk in _chunks(values):
-            for group in self.groups(chunk):
-                if isinstance(group.message, WriterMessage):
-                    fields = group.message.type.arrow
-                    found[group.message.name] = find_schema_differences(self, fields)
-        return list(found.values())
-
-    def groups(self, chunk: pa.Array) -> Iterator[MessageGroup]:
-        """Group the values of a ``binary`` column by their type, without null and empty values."""
-        strings = byte_strings(chunk)
-        is_valid = chunk.is_valid().to_numpy(zero_copy_only=False)
-        return self.framing.groups(strings, np.flatnonzero(is_valid & (strings.lengths > 0)))
 
     def _decode_group(
         self,
@@ -107,7 +60,7 @@ class ProtobufDecoder(ColumnDecoder):
         start: int,
         rows: WrittenRows,
     ) -> None:
-        found = find_schema_differences(self, message.type.arrow)
+        found = find_schema_differences(self, message.fields)
         fault = rows.find_unknown_fault(found)
         if fault is not None:
             rows.reject_all(group.indices + start, fault.with_prefix(message.name))
@@ -142,8 +95,3 @@ class ProtobufDecoder(ColumnDecoder):
         if self.unknown_fields == "rescue":
             return None
         return frozenset((*self.schema.names, *self.policy.aliases))
-
-
-def _chunks(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    return [chunk.cast(pa.binary()) for chunk in chunks]

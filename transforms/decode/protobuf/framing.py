@@ -11,13 +11,14 @@ first message of the file. Source: "Wire format" in the documentation of Conflue
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakemark.codec.byte_strings import ByteStrings
 from transforms.decode.confluent_header import (
@@ -28,6 +29,7 @@ from transforms.decode.confluent_header import (
     header_ids,
 )
 from transforms.decode.decode_result import Indices
+from transforms.decode.framing import Framing, WriterGroup
 from transforms.decode.protobuf.declarations import FileDeclaration, InvalidProto
 from transforms.decode.protobuf.descriptor_set import read_descriptor_set
 from transforms.decode.protobuf.known_files import known_files
@@ -65,41 +67,24 @@ class WriterMessage:
     name: str
     type: MessageType
 
+    @property
+    def fields(self) -> pa.StructType:
+        """See ``Written``."""
+        return self.type.arrow
+
 
 @dataclass(frozen=True, slots=True)
-class MessageGroup:
-    """Values that have the same type, or whose type is not usable.
+class MessageGroup(WriterGroup[WriterMessage]):
+    """Messages that have the same type, or whose type is not usable.
 
     Attributes:
-        message: the type; or the reason why it is not known or not supported.
-        indices: the indices of the values, ascending.
-        starts: for each of them, the position of its message.
+        starts: for each of the messages, the position of its first byte.
     """
 
-    message: WriterMessage | RejectReason
-    indices: Indices
     starts: Indices
 
 
-class MessageFraming(ABC):
-    """How values refer to the type of their message. Can be pickled."""
-
-    @abstractmethod
-    def groups(self, values: ByteStrings, present: Indices) -> Iterator[MessageGroup]:
-        """Group values by their type.
-
-        Args:
-            values: all values.
-            present: the indices of the values that are neither null nor empty.
-
-        Raises:
-            RegistryError: the registry cannot be read; or it lacks a schema, and the run must stop
-                in this case.
-        """
-
-    def schema_ids(self, values: ByteStrings) -> npt.NDArray[np.int64] | None:
-        """Return the id of each value's schema, or -1; None if no value has an id."""
-        return None
+MessageFraming: TypeAlias = Framing[MessageGroup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +136,7 @@ class RegistryMessage(MessageFraming):
                 yield MessageGroup(message, framed[members[is_member]], after[is_member])
 
     def schema_ids(self, values: ByteStrings) -> npt.NDArray[np.int64]:
-        """See ``MessageFraming``."""
+        """See ``Framing``."""
         return header_ids(values)
 
     def _message(self, schema_id: int, indexes: Indexes) -> WriterMessage | RejectReason:
