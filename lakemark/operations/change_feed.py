@@ -25,21 +25,23 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.action import COMMITS
+from lakemark.model.feed_position import FeedPosition
 from lakemark.model.instant import Instant
-from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
 from lakemark.operations.open_table import OpenTable
 from lakemark.read import cdc
 from lakemark.read.cdc.deletes_first import read_deletes_first
 from lakemark.read.incremental import archived_commits, archived_until, counted_time
 from lakemark.read.instant_range import EARLIEST, InstantRange
 from lakemark.read.lost_changes import LostChanges
-from lakemark.read.queries import Incremental
+from lakemark.read.queries import Incremental, Snapshot
 from lakemark.read.query_instant import GivenTime
 from lakemark.timeline.clock import add_to_instant
 
 if TYPE_CHECKING:
     from lakemark.keygen.key_generator import KeyGenerator
     from lakemark.read.cdc.scan import CdcScan
+    from lakemark.read.scan import Scan
 
 #: A position after all commits that exist when the feed starts.
 NEWEST = "latest"
@@ -60,26 +62,16 @@ class FeedType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FeedPosition:
-    """A position between two commits.
+class FeedSnapshot:
+    """A state of the table from which a reader of its rows continues with the feed.
 
     Attributes:
-        requested_at: commits that were requested later follow (table version 6); "" if all do.
-        completed_at: commits that completed later follow (other versions); "" if all do.
-        is_commit: whether these are the times of the last commit that was read.
-        is_legacy: whether that commit was read in table version 6, by requested time.
+        as_of: the instant of the state, for time travel.
+        position: the commits after this position are not in the state, and all others are.
     """
 
-    requested_at: str
-    completed_at: str
-    is_commit: bool = False
-    is_legacy: bool = False
-
-    @classmethod
-    def after(cls, commit: Instant) -> FeedPosition:
-        """Return the position after a completed commit."""
-        completed_at = commit.completed_at or commit.requested_at
-        return cls(commit.requested_at, completed_at, is_commit=True, is_legacy=commit.is_legacy)
+    as_of: str
+    position: FeedPosition
 
 
 class ChangesRemoved(Refused):
@@ -179,6 +171,48 @@ class ChangeFeed:
         time = InstantRange.of(given, clock=self._table.store.clock).begin
         return FeedPosition(time, time)
 
+    def find_snapshot(self) -> FeedSnapshot | None:
+        """Return the newest state that contains exactly the commits up to a position.
+
+        Time travel compares requested times, and the feed completion times. So a state is only
+        suitable if no older write is pending, and if no later commit completed before one of its
+        own commits. If writers overlap, this may not be the newest commit.
+
+        Returns:
+            None if there is no such state, as of the last ``refresh``.
+        """
+        table = self._table
+        pending = [one.requested_at for one in table.store.pending_writes(table.timeline)]
+        end, completed = min(pending, default=None), table.timeline.completed(*COMMITS)
+        commits = sorted(completed, key=lambda one: one.requested_at)
+        places = [self._order_of(one) for one in commits]
+        for count in range(len(commits), 0, -1):
+            as_of, newest = commits[count - 1].requested_at, max(places[:count])
+            is_final = end is None or as_of < end
+            is_cut = all(newest < place for place in places[count:])
+            if is_final and is_cut and (self._last is None or newest <= self._last):
+                last = commits[places.index(newest)]
+                return FeedSnapshot(as_of, FeedPosition.after(last))
+        return None
+
+    def scan_snapshot(self, as_of: str) -> Scan:
+        """Plan to read the rows of a state that ``find_snapshot`` has returned.
+
+        The slices of the scan are sorted by partition and file group. They are the same each time,
+        unless a clustering or compaction that was pending has completed since.
+
+        Returns:
+            The scan of the record key, if the rows store it, and of the table's columns.
+
+        Raises:
+            InvalidConfig: files of the state were removed.
+            HudiError: as for ``Table.scan``.
+        """
+        scan = self._table.scan(Snapshot(as_of))
+        names = without_meta_columns(scan.schema).names
+        keys = [RECORD_KEY] if self._table.properties.populates_meta_columns else []
+        return scan.with_columns([*keys, *names])
+
     def commits_after(self, position: FeedPosition) -> list[Instant]:
         """Return the completed commits after a position, in order, as of the last ``refresh``.
 
@@ -222,7 +256,7 @@ class ChangeFeed:
         begin, last = (self._order(one.requested_at, one.completed_at)[0] for one in (first, end))
         return Incremental(begin or EARLIEST, last)
 
-    def changes(self, commit: Instant) -> Iterator[pa.RecordBatch]:
+    def changes(self, commit: Instant, threads: int | None = None) -> Iterator[pa.RecordBatch]:
         """Return the changes of a commit; no batch is empty.
 
         The columns are ``op`` (``i``, ``u``, ``d``; ``upsert`` in an incremental feed),
@@ -230,13 +264,18 @@ class ChangeFeed:
         (the row as a struct without meta columns, or null). Deletes come first. A key occurs at
         most twice in a partition: deleted, then inserted.
 
+        Args:
+            commit: a commit that ``commits_after`` has returned.
+            threads: for an incremental feed, see ``ArrowStream.batches``. With one thread, the rows
+                have the same order each time.
+
         Raises:
             ChangesRemoved: files that the commit needs were removed.
             SnapshotChanged: a file was removed while it was read; refresh and call again.
             HudiError: the table cannot be read; see ``Table.scan``.
         """
         if self._type is FeedType.INCREMENTAL:
-            return self._rows_of(commit)
+            return self._rows_of(commit, threads)
         schema = self._table.schema
         assert schema is not None, commit
         form = cdc.TypedChanges(schema, self._compute_keys)
@@ -282,7 +321,7 @@ class ChangeFeed:
             return len(self._table.rows_of(commit).slices)
         return len(self._table.changes_of([commit], cdc.AS_TEXT).plan.splits)
 
-    def _rows_of(self, commit: Instant) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, commit: Instant, threads: int | None) -> Iterator[pa.RecordBatch]:
         try:
             scan = self._table.rows_of(commit)
         except LostChanges as error:
@@ -300,7 +339,7 @@ class ChangeFeed:
                 ],
                 schema=wanted,
             )
-            for batch in scan.batches()
+            for batch in scan.batches(threads)
         )
 
     def _compute_keys(self, rows: pa.Table) -> pa.Array:

@@ -22,9 +22,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from lakemark.errors import InvalidConfig
+from lakemark.model.feed_position import FeedPosition
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
-from lakemark.operations.change_feed import ChangeFeed, FeedPosition, FeedType
+from lakemark.operations.change_feed import ChangeFeed, FeedType
 from lakemark.operations.open_table import OpenTable
 from lakemark.read.cdc import AS_TEXT, ChangeSplit
 from lakemark.read.cdc.scan import CdcScan

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from lakemark.errors import CorruptData
-from lakemark.operations.change_feed import FeedPosition, FeedType
+from lakemark.model.feed_position import FeedPosition
+from lakemark.operations.change_feed import FeedType
 from streamer.subscribe.errors import TargetRefused
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakemark.errors import Retriable
+from lakemark.model.feed_position import FeedPosition
 from lakemark.model.instant import Instant
-from lakemark.operations.change_feed import ChangeFeed, FeedPosition, FeedType
+from lakemark.operations.change_feed import ChangeFeed, FeedType
 from lakemark.operations.open_table import OpenTable
 from lakemark.storage import canonical_url
 from streamer.backoff import pause_after

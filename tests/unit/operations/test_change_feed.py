@@ -20,6 +20,7 @@ import lakemark
 from lakemark.config.table_properties import LoggingMode
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import COMMITS
+from lakemark.model.feed_position import FeedPosition
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import (
     META_COLUMNS,
@@ -31,7 +32,6 @@ from lakemark.operations.change_feed import (
     ChangeFeed,
     ChangesRemoved,
     CommitUndone,
-    FeedPosition,
     FeedType,
     OrderChanged,
 )
@@ -44,7 +44,7 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.table_context import TableContext
 from tests.depth import examples
 from tests.golden.shared_tables import SharedTables
-from tests.tables import Row, make, writer
+from tests.tables import Row, keys_of_two_buckets, make, write_files, writer
 from tests.tables import commit as commit_rows
 from tests.unit.operations.tables import FAST, SCHEMA, contents, rows
 
@@ -266,6 +266,36 @@ def test_commits_of_version_6_wait_for_a_pending_commit_that_was_requested_earli
     assert feed.find_start("latest") == FeedPosition.after(feed.commits_after(start)[0])
     assert pending.pending_instant is not None
     assert pending.pending_instant < late.requested_at
+
+
+def test_snapshot_has_exactly_the_commits_up_to_its_position_although_writers_overlap() -> None:
+    location = StorageLocation(f"memory://{uuid4().hex}/orders")
+    storage = open_storage(location)
+    make(storage)
+    one, other = keys_of_two_buckets()
+    base = commit_rows(writer(storage), [Row(one), Row(other)])
+    slow, pending = (writer(storage, multi_writer=FAST) for _ in range(2))
+    files = write_files(slow, [Row(one, ts=2)])
+    pending.begin()
+    quick = commit_rows(writer(storage, multi_writer=FAST), [Row(other, ts=2)])
+    feed = ChangeFeed(open_table(location), FeedType.INCREMENTAL)
+
+    def snapshot() -> tuple[str, list[str]]:
+        feed.refresh()
+        found = feed.find_snapshot()
+        assert found is not None
+        later = [each.requested_at for each in feed.commits_after(found.position)]
+        return found.as_of, later
+
+    assert snapshot() == (base.requested_at, [quick.requested_at])
+    done = slow.commit(files, {})
+    # Up to the slow commit, the quick one would be missing, although it completed earlier.
+    assert snapshot() == (base.requested_at, [quick.requested_at, done.requested_at])
+    pending.abandon()
+    assert snapshot() == (quick.requested_at, [])
+    rows_of = feed.scan_snapshot(base.requested_at).to_table()
+    assert rows_of.column_names[0] == RECORD_KEY
+    assert sorted(rows_of.column("ts").to_pylist()) == [Row(one).ts] * 2
 
 
 def test_position_is_a_commit_a_time_or_the_newest_commit() -> None:
