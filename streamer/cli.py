@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_preview(
         commands.add_parser(
-            "preview", parents=[debug], help="show which rows the newest records would become"
+            "preview", parents=[debug], help="show which rows some records would become"
         )
     )
     _add_query(
@@ -264,9 +264,10 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
 
 def _add_preview(preview: argparse.ArgumentParser) -> None:
     preview.description = (
-        "Reads the newest records of the topic with Spark, decodes and transforms them as a run "
-        "does, and shows the columns, some rows, the rejected records and the commit that a run "
-        "would make. Writes nothing: no table, no dead letters, no offsets."
+        "Reads the newest records of the topic with Spark, or the next records of files or of a "
+        "table, decodes and transforms them as a run does, and shows the columns, some rows, the "
+        "rejected records and the commit that a run would make. Writes nothing: no table, no "
+        "dead letters, no offsets."
     )
     _add_pipeline(preview)
     preview.add_argument(
@@ -274,7 +275,7 @@ def _add_preview(preview: argparse.ArgumentParser) -> None:
         type=positive,
         default=10_000,
         metavar="N",
-        help="how many of the newest records to read (default: 10000)",
+        help="how many records to read at most (default: 10000)",
     )
     preview.add_argument(
         "--rows", type=positive, default=10, metavar="N", help="how many rows to show (default: 10)"

@@ -36,6 +36,7 @@ from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.clustering import ClusteringRules, PendingPlans, TableClustering
 from streamer.config.files_source import FilesSourceConfig
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.table_source import TableSourceConfig
 from streamer.events import Listener
 from streamer.executors import check_executors, is_local
 from streamer.jvm_exit import report_jvm_exit
@@ -46,9 +47,11 @@ from streamer.schedule import UNSHARED
 from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
 from streamer.shared_process import SharedProcess
+from streamer.source_defaults import with_source_defaults
 from streamer.sources.files.source import FilesSource
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.source import Source
+from streamer.sources.tables.source import TableSource
 from streamer.table_setup import (
     coordination_of,
     first_ring_count,
@@ -94,6 +97,7 @@ def build(
     Raises:
         HudiError: a setting, the topic or the table is not suitable; see the subclasses.
     """
+    config = with_source_defaults(config)
     check_start(config)
     session = None if process is None else process.spark
     with report_jvm_exit(), _open_source(config, listener, session) as (spark, source):
@@ -129,12 +133,26 @@ def _open_source(
     config: PipelineConfig, listener: Listener, session: SparkSession | None
 ) -> Iterator[tuple[SparkSession | None, Source]]:
     """Open the source of any kind until the block ends; yield it, and Spark if it needs Spark."""
-    if isinstance(config.source, FilesSourceConfig):
-        with FilesSource(config.source, config.decode) as source:
+    without_spark = open_source_without_spark(config)
+    if without_spark is not None:
+        with without_spark as source:
             yield session, source
         return
     with open_source(config, listener, session) as opened:
         yield opened
+
+
+def open_source_without_spark(config: PipelineConfig) -> Source | None:
+    """Open a source that this process reads itself; None if the source is Kafka.
+
+    Raises:
+        HudiError: a setting of the source is not suitable.
+    """
+    if isinstance(config.source, FilesSourceConfig):
+        return FilesSource(config.source, config.decode)
+    if isinstance(config.source, TableSourceConfig):
+        return TableSource(config.source)
+    return None
 
 
 @contextmanager

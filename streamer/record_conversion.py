@@ -109,7 +109,7 @@ def value_columns(
     if source is None:
         raise ColumnsUnknown
     sample = source.sample(_SAMPLE_RECORDS)
-    if not len(sample):
+    if not len(sample) and not pa.types.is_struct(sample.type):
         raise NoRecordsYet(config.source.origin)
     if pa.types.is_struct(sample.type):
         return _without_reserved(column_types(sample.type), config)

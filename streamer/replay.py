@@ -41,6 +41,7 @@ def open_replay(config: PipelineConfig, *, overwrites_newer: bool = False) -> Le
     if not config.dead_letters.enabled:
         message = "dead_letters.enabled is false, so the pipeline has no dead letters to replay"
         raise InvalidConfig(message)
+    topic = config.kafka.topic  # dead letters of other sources are not replayed
     _check_has_commits(config)
     adapted = _keeping_metadata_tables(_as_one_of_several(config))
     prepared = prepare_sink(adapted, None)
@@ -59,7 +60,7 @@ def open_replay(config: PipelineConfig, *, overwrites_newer: bool = False) -> Le
         opened.rows,
         opened.rejects,
         opened.prepare,
-        topic=config.kafka.topic,
+        topic=topic,
         identity=config.source.checkpoint_id,
         partition_change=opened.rule,
         duplicates=opened.duplicates,

@@ -16,7 +16,7 @@ from streamer.checks.check import Check, Finding, NotChecked
 from streamer.checks.machine import machine_checks, memory_check
 from streamer.checks.registry import subject_checks
 from streamer.checks.sampled_sizes import SampledSizes
-from streamer.checks.source import folder_check
+from streamer.checks.source import folder_check, upstream_check
 from streamer.checks.stores import lock_check, store_checks, store_name
 from streamer.checks.table_state import describe_state
 from streamer.checks.topic import (
@@ -27,14 +27,15 @@ from streamer.checks.topic import (
     topic_name,
 )
 from streamer.config.errors import ConfigError
-from streamer.config.files_source import FilesSourceConfig
 from streamer.config.kafka_source import KafkaSourceConfig, StartingTime
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.table_source import TableSourceConfig
 from streamer.continuation import find_own_progress
 from streamer.prepared_sink import prepare_sink
 from streamer.record_conversion import ColumnsUnknown
 from streamer.sources import start_rules
 from streamer.sources.kafka_offsets import Starting, lag, next_start
+from streamer.sources.tables.start import find_start
 from streamer.table_setup import table_spec
 from streamer.wording import counted
 
@@ -57,11 +58,13 @@ def doctor_checks(config: PipelineConfig, folders: TrialFolders) -> list[Check]:
             abandoned checks may still be using them.
     """
     sizes, source = SampledSizes(), config.source
-    if isinstance(source, FilesSourceConfig):
-        reading, resuming = [folder_check(source)], list[Check]()
-    else:
+    if isinstance(source, KafkaSourceConfig):
         reading = [*machine_checks(config), *source_checks(source, sizes)]
         resuming = [*_topic_checks(config, sizes)]
+    elif isinstance(source, TableSourceConfig):
+        reading, resuming = [upstream_check(source)], [_changes_check(config, source)]
+    else:
+        reading, resuming = [folder_check(source)], []
     return [
         *local_checks(config),
         *reading,
@@ -119,6 +122,22 @@ def _topic_checks(config: PipelineConfig, sizes: SampledSizes) -> Iterator[Check
     needs = tables.rows_name(config), topic_name(config.kafka)
     yield Check("offsets to resume from", lambda: _check_offsets(config), needs)
     yield memory_check(config, sizes, (reading_name(config.kafka),))
+
+
+def _changes_check(config: PipelineConfig, source: TableSourceConfig) -> Check:
+    """Return the check that the source has the changes at which the next run starts."""
+    needs = tables.rows_name(config), upstream_check(source).name
+    return Check("changes to resume from", lambda: _check_changes(config, source), needs)
+
+
+def _check_changes(config: PipelineConfig, source: TableSourceConfig) -> Finding:
+    table = tables.check_rows(config)
+    progress = None if table is None else find_own_progress(source, table)
+    checkpoint = None if progress is None else progress.checkpoint
+    start = find_start(source, checkpoint)
+    first = f"no position yet; the first run starts at {source.start_at}; "
+    unread = f"{counted(start.unread, 'unread commit')}"
+    return Finding(unread if checkpoint is not None else f"{first}{unread} after it")
 
 
 def _check_file(config: PipelineConfig) -> Finding:

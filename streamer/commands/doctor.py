@@ -10,7 +10,7 @@ import argparse
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from lakemark.errors import HudiError, InvalidConfig, Permanent
 from lakemark.storage.rights import RightsMissing
@@ -20,6 +20,7 @@ from streamer.checks.check import Check, Outcome, Status, run_checks
 from streamer.checks.doctor import DELETE_WITHIN_S, WITHIN_S, doctor_checks
 from streamer.config.load import load
 from streamer.config.secrets import build_redactor
+from streamer.source_defaults import with_source_defaults
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     config = load(arguments.pipeline, arguments.overrides)
     arguments.redacted = build_redactor(config)
+    with suppress(HudiError):  # the check of the source reports it
+        config = with_source_defaults(config)
     print_outcome = _print_json if arguments.json else _print_line
     outcomes = list[Outcome]()
     with _closed_at_end() as folders:

@@ -1,16 +1,21 @@
-"""``lakemark preview``: shows what a run would make of the newest records, and writes nothing."""
+"""``lakemark preview``: shows what a run would make of some records, and writes nothing.
+
+They are the newest records of a topic, or the next records of files or of a table.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from sinks.batch import KafkaBatch
+from lakemark.errors import InvalidConfig
+from sinks.batch import KafkaBatch, RecordsBatch
 from sinks.hudi.collect import TooLarge, collect, collect_budget_bytes
 from streamer import pipeline
 from streamer.checks.start import check_start
@@ -19,11 +24,14 @@ from streamer.commands.table import Facts
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
+from streamer.continuation import find_own_progress
 from streamer.events import ignore
 from streamer.jvm_exit import report_jvm_exit
 from streamer.prepared_sink import PreparedSink, prepare_sink
 from streamer.preview import Preview, preview_records
 from streamer.row_output import first_rows, print_facts, print_grid, print_rows, screen_value
+from streamer.source_defaults import with_source_defaults
+from streamer.sources.source import Source, StreamSettings
 from streamer.wording import counted
 
 #: How many partition paths are shown.
@@ -31,7 +39,7 @@ _PARTITIONS_SHOWN = 10
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print columns, rows, rejects and the commit that a run would make of the newest records.
+    """Print columns, rows, rejects and the commit that a run would make of the records.
 
     Raises:
         ConfigError: the pipeline file is not valid.
@@ -40,16 +48,45 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     config = load(arguments.pipeline, arguments.overrides)
     arguments.redacted = build_redactor(config)
-    _ = config.kafka  # other sources have no newest records
+    config = with_source_defaults(config)
     check_start(config, tries_stores=False)
-    with report_jvm_exit(), pipeline.open_source(config, ignore) as (spark, source):
-        prepared = prepare_sink(config, source)
-        batch = source.newest(arguments.records)
-        preview = preview_records(config, prepared, _collect(batch, spark))
-    _show(config, prepared, batch, preview, arguments.rows)
+    source = pipeline.open_source_without_spark(config)
+    if source is None:
+        prepared, preview, origin = _preview_topic(config, arguments.records)
+    else:
+        with source:
+            prepared, preview, origin = _preview_next(config, source, arguments.records)
+    _show(config, prepared, origin, preview, arguments.rows)
     if preview.refusal is not None:
         raise preview.refusal
     return 0
+
+
+def _preview_topic(config: PipelineConfig, count: int) -> tuple[PreparedSink, Preview, str]:
+    """Preview the newest records of a topic; also return a description of their origin."""
+    with report_jvm_exit(), pipeline.open_source(config, ignore) as (spark, source):
+        prepared = prepare_sink(config, source)
+        batch = source.newest(count)
+        preview = preview_records(config, prepared, _collect(batch, spark))
+    return prepared, preview, f"topic {config.kafka.topic}, {_range_text(batch)}"
+
+
+def _preview_next(
+    config: PipelineConfig, source: Source, count: int
+) -> tuple[PreparedSink, Preview, str]:
+    """Preview the next records of a source that this process reads itself."""
+    prepared = prepare_sink(config, source)
+    found = prepared.rows.found
+    progress = None if found is None else find_own_progress(config.source, found)
+    begun = source.start(None if progress is None else progress.checkpoint)
+    once = StreamSettings(mode="once", trigger_interval_s=0.0, scratch=Path())
+    batch = source.open_stream(begun, once, lambda end, gaps: ()).plan(None, 0)
+    if batch is None:
+        message = f"{config.source.origin} has no unread records, so there is nothing to preview"
+        raise InvalidConfig(message)
+    assert isinstance(batch, RecordsBatch), batch
+    records = batch.tables[0].slice(0, count)
+    return prepared, preview_records(config, prepared, records), begun.checkpoint.origin
 
 
 def _collect(batch: KafkaBatch, spark: SparkSession) -> pa.Table:
@@ -61,7 +98,7 @@ def _collect(batch: KafkaBatch, spark: SparkSession) -> pa.Table:
 
 
 def _show(
-    config: PipelineConfig, prepared: PreparedSink, batch: KafkaBatch, preview: Preview, rows: int
+    config: PipelineConfig, prepared: PreparedSink, origin: str, preview: Preview, rows: int
 ) -> None:
     console = Console()
     _print_title("columns", console)
@@ -72,7 +109,7 @@ def _show(
     _print_title(f"rejected records ({preview.rejects.num_rows:,})", console)
     print_grid(list(_reject_rows(preview.rejects)), console, "no rejected records")
     _print_title("the commit that a run would make", console)
-    print_facts(_commit_facts(config, prepared, batch, preview), console)
+    print_facts(_commit_facts(config, prepared, origin, preview), console)
 
 
 def _print_title(title: str, console: Console) -> None:
@@ -92,7 +129,7 @@ def _reject_rows(rejects: pa.Table) -> Iterator[Facts]:
 
 
 def _commit_facts(
-    config: PipelineConfig, prepared: PreparedSink, batch: KafkaBatch, preview: Preview
+    config: PipelineConfig, prepared: PreparedSink, origin: str, preview: Preview
 ) -> Facts:
     table, partitions = prepared.rows.found, preview.partitions
     more = len(partitions) - _PARTITIONS_SHOWN
@@ -100,7 +137,7 @@ def _commit_facts(
     letters = config.dead_letters
     return {
         "table": config.table.path if table else f"{config.table.path} (would be created)",
-        "records": f"{preview.records:,} of topic {config.kafka.topic}, {_range_text(batch)}",
+        "records": f"{preview.records:,} of {origin}",
         "changes": f"{counted(preview.changes.num_rows - preview.deletes, 'row')}, "
         f"{counted(preview.deletes, 'delete')}",
         "keys": preview.keys,

@@ -1,4 +1,4 @@
-"""``decode`` of values that already have columns: the rows of Parquet and Avro files."""
+"""``decode`` of values that already have columns: rows of tables, and of some files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from transforms.decode.decoder import ColumnDecoder
 
 
 class ColumnsDecodeConfig(DecodeConfig):
-    """Rows of files of Parquet or Avro.
+    """Rows of another table, or of files of Parquet or Avro.
 
     Columns are matched by name. With ``decode.schema: infer``, a new table gets the columns of the
-    first file. These settings are added to those of ``decode``.
+    other table, or of the first file. These settings are added to those of ``decode``.
     """
 
     format: Literal["columns"]

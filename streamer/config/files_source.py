@@ -15,6 +15,7 @@ from streamer.config.errors import Problem
 from streamer.config.kafka_source import epoch_ms
 from streamer.config.section import Location
 from streamer.config.settings import Settings
+from streamer.config.table_source import TableSourceConfig
 
 #: The formats of files, and the formats in which their values are decoded. None means any format of
 #: values that are bytes.
@@ -114,9 +115,9 @@ def files_problems(source: AnySource, decode: DecodeConfig, kind: str) -> Iterat
         kind: ``decode.format``.
     """
     if not isinstance(source, FilesSourceConfig):
-        if kind == "columns":
-            text = "columns is only for files of Parquet or Avro; choose the format of the values"
-            yield Problem("decode.format", text)
+        if kind == "columns" and not isinstance(source, TableSourceConfig):
+            text = "columns is only for tables and for files of Parquet or Avro; choose the format "
+            yield Problem("decode.format", text + "of the values")
         return
     wanted = DECODED_AS[source.format]
     fits = kind == wanted if wanted else kind not in _NOT_LINES

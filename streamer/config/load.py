@@ -95,7 +95,7 @@ def _with_files_read(tree: Tree, location: str, overrides: Sequence[str]) -> Tre
         apply_override(tree, override)
     folder = location.rpartition("/")[0]
     _read_schema_files(tree, folder)
-    _locate_merger(tree, folder)
+    _locate_mergers(tree, folder)
     _read_step_files(tree, folder)
     source = tree.get("source")
     topic = source.get("topic") if isinstance(source, dict) else None
@@ -251,12 +251,13 @@ def _location_of_file(
     return _locate(path, folder)
 
 
-def _locate_merger(tree: Tree, folder: str) -> None:
-    """Resolve the FILE.py of ``table.merger`` relative to the folder of the pipeline file."""
-    table = tree.get("table")
-    merger = table.get("merger") if isinstance(table, dict) else None
-    if isinstance(table, dict) and isinstance(merger, str) and is_file(merger):
-        tree["table"] = {**table, "merger": _locate(os.path.expanduser(merger), folder)}
+def _locate_mergers(tree: Tree, folder: str) -> None:
+    """Resolve the FILE.py of a merger relative to the folder of the pipeline file."""
+    for name in ("source", "table"):
+        section = tree.get(name)
+        merger = section.get("merger") if isinstance(section, dict) else None
+        if isinstance(section, dict) and isinstance(merger, str) and is_file(merger):
+            tree[name] = {**section, "merger": _locate(os.path.expanduser(merger), folder)}
 
 
 def _read_step_files(tree: Tree, folder: str) -> None:

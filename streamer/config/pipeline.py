@@ -40,6 +40,7 @@ from streamer.config.run import (
 from streamer.config.schema_registry import ACCESS_PATH
 from streamer.config.section import Section, is_location
 from streamer.config.table import TableConfig
+from streamer.config.table_source import TableSourceConfig, table_source_problems
 from streamer.config.transform import Steps, build_chain, unresolved_secrets
 from streamer.config.transform_checks import (
     decoded_columns,
@@ -51,7 +52,7 @@ from transforms.steps.chain import TransformChain
 
 #: The ``source`` section of one of the kinds of sources.
 AnySourceConfig: TypeAlias = Annotated[
-    KafkaSourceConfig | FilesSourceConfig, Field(discriminator="kind")
+    KafkaSourceConfig | FilesSourceConfig | TableSourceConfig, Field(discriminator="kind")
 ]
 
 
@@ -110,6 +111,7 @@ class PipelineConfig(Section):
                 self.expect,
             ),
             *files_problems(self.source, self.decode, self.decode.format),
+            *table_source_problems(self.source, self.table, self.decode.format),
             *base_file_problems(self.base_files),
             *compaction_problems(self.compaction, self.table),
             *clustering_problems(self.clustering, self.table, self.archival),
@@ -176,7 +178,7 @@ class PipelineConfig(Section):
 def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
     """Return the tree with the defaults that depend on other settings."""
     source = _with_kind(given.get("source"))
-    decode = _with_format(given.get("decode", {}), source)
+    decode = _with_format(given.get("decode", {}), source, bool(given.get("transform")))
     filled = with_preset({**given, "decode": decode})
     if "source" in given:
         filled["source"] = source
@@ -202,11 +204,19 @@ def _with_kind(source: object) -> object:
     return {"kind": "kafka", **source} if isinstance(source, Mapping) else source
 
 
-def _with_format(decode: object, source: object) -> object:
-    """Return the section with the default format: that of the files, or JSON."""
+def _with_format(decode: object, source: object, has_steps: bool) -> object:
+    """Return the section with the default format: that of the table or the files, or JSON.
+
+    Columns that are added to a table are added to the table that is written, too, unless there are
+    steps of ``transform``, which need declared columns.
+    """
     if not isinstance(decode, Mapping):
         return decode
-    if not isinstance(source, Mapping) or source.get("kind") != "files":
+    kind = source.get("kind") if isinstance(source, Mapping) else None
+    if kind == "table":
+        evolves = {} if has_steps else {"unknown_fields": "evolve", "wider_values": "evolve"}
+        return {"format": "columns", "tombstones": "ignore", **evolves, **decode}
+    if kind != "files" or not isinstance(source, Mapping):
         return {"format": "json", **decode}
     decoded_as = DECODED_AS.get(str(source.get("format"))) or "json"
     return {"format": decoded_as, "tombstones": "ignore", **decode}

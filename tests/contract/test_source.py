@@ -1,4 +1,4 @@
-"""The contract of ``Source``, on the files of each format."""
+"""The contract of ``Source``, on the files of each format and on the commits of a table."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import lakemark
 from checkpoints import commit_keys
 from checkpoints.position import Position
 from lakemark.errors import StorageUnavailable
@@ -27,6 +28,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.sources.files.errors import FileIsChanging
 from streamer.sources.files.source import FilesSource
 from streamer.sources.source import Source, StreamSettings
+from streamer.sources.tables.source import TableSource
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.waiting import until
 from transforms.raw_records import FAULT, parts_of
@@ -196,6 +198,44 @@ def test_a_stream_returns_each_record_once_in_order_wherever_it_starts(folder: F
         expected = [one for later in found[number + 1 :] for one in ids_of(later)]
         assert [one for later in rest for one in ids_of(later)] == expected
     assert not [*batches(source, found[-1].end)]
+
+
+@pytest.mark.parametrize("start_at", ["earliest", "snapshot"])
+@pytest.mark.parametrize("query", ["incremental", "cdc"])
+def test_a_stream_of_a_table_returns_each_row_once_wherever_it_starts(
+    query: str, start_at: str
+) -> None:
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    table = lakemark.create(
+        f"memory://{uuid4().hex}/t", schema=schema, record_key="id", buckets=3, cdc="op_key_only"
+    )
+    written = list[str]()
+    for count in (40, 1, 30):
+        added = [f"order {n}" for n in range(len(written), len(written) + count)]
+        table.upsert(pa.Table.from_pylist([{"id": one, "n": 1} for one in added], schema))
+        written += added
+
+    def source(**more: object) -> TableSource:
+        given = {"kind": "table", "path": table.location, "query": query, "start_at": start_at}
+        target = {"path": f"{table.location}-copy", "record_key": "id"}
+        config = validated({"source": {**given, **more}, "table": target})
+        return TableSource(cast(Any, config.source))
+
+    found = [*batches(source(max_bytes_per_batch=1024, max_commits_per_batch=2), None)]
+    assert sorted(one for batch in found for one in ids_of(batch)) == sorted(written)
+    assert len(found) > 1
+    for number, batch in enumerate(found):
+        assert batch.planned_records == sum(table.num_rows for table in batch.tables) > 0
+        if number:
+            assert batch.start == found[number - 1].end
+        stored = commit_keys.parse_text(str(batch.end))
+        assert stored == batch.end
+        rest = [*batches(source(max_bytes_per_batch=4096), stored)]
+        expected = [one for later in found[number + 1 :] for one in ids_of(later)]
+        assert [one for later in rest for one in ids_of(later)] == expected
+    table.upsert(pa.Table.from_pylist([{"id": "new", "n": 1}], schema))
+    (last,) = batches(source(), found[-1].end)
+    assert ids_of(last) == ["new"]
 
 
 def test_new_files_are_read_after_a_restart_and_hidden_ones_never(folder: Folder) -> None:

@@ -21,7 +21,7 @@ from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound, ObjectInfo, Storage
 from sinks.audit import OffsetGap
 from sinks.batch import RecordsBatch
-from streamer.sources.files.batch_records import BatchRecords
+from streamer.sources.batch_records import BatchRecords
 from streamer.sources.files.errors import (
     BadFile,
     FileIsChanging,
@@ -191,7 +191,7 @@ class FilesPlanner:
 
     def _read_batch(self) -> tuple[BatchRecords, Mapping[FileVersion, ObjectInfo]]:
         """Read files until the batch is full; return their records, and the files as listed."""
-        records, read = BatchRecords(self._position.folder), list[FileVersion]()
+        records, read = BatchRecords(), list[FileVersion]()
         files = dict[FileVersion, ObjectInfo]()
         limits = self._settings
         while self._unread and records.size_bytes < limits.max_bytes:
@@ -227,7 +227,7 @@ class FilesPlanner:
 
     def _read_file(self, file: FileVersion, records: BatchRecords) -> bool:
         """Read a file to its end, or until the batch is full; return whether it has ended."""
-        records.begin_file(file)
+        records.begin_part(f"{self._position.folder}/{file.path}", file.modified_us)
         opened = self._open or _OpenFile(
             self._storage, self._settings.file_format, self._position.begin_of(file)
         )

@@ -460,7 +460,7 @@ def test_settings_that_do_not_fit_are_refused(
 def test_columns_are_no_format_of_kafka_records() -> None:
     source = {"bootstrap_servers": "localhost:9092", "topic": "orders"}
     tree = {"source": source, "decode": {"format": "columns"}, "table": {"path": "/tmp/t"}}
-    with pytest.raises(ConfigError, match="columns is only for files of Parquet or Avro"):
+    with pytest.raises(ConfigError, match="columns is only for tables and for files"):
         validated({**tree, "table": {"path": "/tmp/t", "record_key": "id"}})
 
 

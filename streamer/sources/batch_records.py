@@ -1,4 +1,4 @@
-"""Gathers the records of several files to the raw records of a batch."""
+"""Gathers the records of several parts, such as files, to the raw records of a batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from checkpoints.files_position import FileVersion
 from transforms.raw_records import FAULT, PART
 
 _TIME = pa.timestamp("us", "UTC")
@@ -18,29 +17,34 @@ class BatchRecords:
 
     Attributes:
         size_bytes: the Arrow memory of the values.
-
-    Args:
-        folder: the URL of the folder of the files.
+        parts: the number of parts.
     """
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._files = list[FileVersion]()
+    def __init__(self) -> None:
+        self._origin, self._time_us = "", 0
+        self.parts = 0
         self._tables = list[pa.Table]()
         self.size_bytes = 0
 
-    def begin_file(self, file: FileVersion) -> None:
-        """Add the following records to a further file."""
-        self._files.append(file)
+    def begin_part(self, origin: str, time_us: int) -> None:
+        """Begin a further part, to which the following records belong.
+
+        Args:
+            origin: the name of the part, such as the URL of a file. With the number of a record, it
+                identifies the record.
+            time_us: when the records were written, in microseconds since 1970.
+        """
+        self._origin, self._time_us = origin, time_us
+        self.parts += 1
 
     def add(self, values: pa.Array, first_row: int) -> None:
-        """Add consecutive records of the file; ``first_row`` is the number of the first one."""
+        """Add consecutive records of the part; ``first_row`` is the number of the first one."""
         if len(values):
             self._add({"value": values}, first_row)
             self.size_bytes += values.nbytes
 
     def add_fault(self, reason: str, row: int) -> None:
-        """Note that the rest of the file cannot be read, from the record with this number on."""
+        """Note that the rest of the part cannot be read, from the record with this number on."""
         self._add({"value": pa.nulls(1, pa.binary()), FAULT: pa.array([reason])}, row)
 
     def tables(self) -> Sequence[pa.Table]:
@@ -54,20 +58,19 @@ class BatchRecords:
         return [pa.concat_tables(some).combine_chunks() for some in gathered]
 
     def _add(self, columns: dict[str, pa.Array], first_row: int) -> None:
-        file, count = self._files[-1], len(columns["value"])
-        path = pa.array([f"{self._folder}/{file.path}"], pa.string())
+        count, origin = len(columns["value"]), pa.array([self._origin], pa.string())
         zeros = np.zeros(count, np.int32)
-        modified_at = pa.scalar(file.modified_us, pa.int64()).cast(_TIME)
+        written_at = pa.scalar(self._time_us, pa.int64()).cast(_TIME)
         self._tables.append(
             pa.table(
                 {
                     **columns,
                     "key": pa.nulls(count, pa.binary()),
-                    "topic": pa.DictionaryArray.from_arrays(pa.array(zeros), path),
+                    "topic": pa.DictionaryArray.from_arrays(pa.array(zeros), origin),
                     "partition": pa.array(zeros),
                     "offset": pa.array(np.arange(first_row, first_row + count)),
-                    "timestamp": pa.repeat(modified_at, count),
-                    PART: pa.array(np.full(count, len(self._files) - 1, np.int32)),
+                    "timestamp": pa.repeat(written_at, count),
+                    PART: pa.array(np.full(count, self.parts - 1, np.int32)),
                 }
             )
         )
