@@ -30,6 +30,7 @@ _CUSTOM_SCHEMA = NoCounterpart(
 
 STREAMER = "hoodie.streamer."
 _KAFKA = f"{STREAMER}source.kafka."
+_INCREMENTAL = f"{STREAMER}source.hoodieincr."
 _PROVIDER = f"{STREAMER}schemaprovider."
 _REGISTRY_OF = f"{_PROVIDER}registry."
 
@@ -40,10 +41,36 @@ SOURCE_RULES = (
             "`decode.format`: `JsonKafkaSource` becomes `json` and `AvroKafkaSource` `avro`; "
             "`MysqlDebeziumSource` and `PostgresDebeziumSource` become `debezium`; "
             "`JsonDFSSource`, `CsvDFSSource`, `ParquetDFSSource` and `AvroDFSSource` become "
-            "`source.kind: files`; other sources have no counterpart"
+            "`source.kind: files`, and `HoodieIncrSource` becomes `source.kind: table`; other "
+            "sources have no counterpart"
         ),
     ),
     Rule(f"{STREAMER}source.dfs.root", Combined("`source.path` of files")),
+    Rule(f"{_INCREMENTAL}path", Combined("`source.path` of a table")),
+    Rule(f"{_INCREMENTAL}num_instants", Combined("`source.max_commits_per_batch` of a table")),
+    Rule(
+        f"{_INCREMENTAL}missing.checkpoint.strategy",
+        Combined(
+            "`source.start_at` of a table: `snapshot` for `READ_UPTO_LATEST_COMMIT`, `latest` for "
+            "`READ_LATEST`"
+        ),
+    ),
+    Rule(
+        f"{_INCREMENTAL}read_latest_on_missing_ckpt",
+        Combined("`source.start_at: latest` of a table, without a strategy"),
+    ),
+    Rule(
+        f"{_INCREMENTAL}drop.all.meta.fields.from.source",
+        NoEffect("the meta columns of the table are never read; each table has its own"),
+    ),
+    Rule(f"{_INCREMENTAL}file.format", NoEffect("the names of the files show their format")),
+    Rule(
+        f"{_INCREMENTAL}partition.*",
+        NoCounterpart(
+            "the files must have the partition columns, or add them with a step of transform",
+            changes_rows=True,
+        ),
+    ),
     Rule(f"{STREAMER}csv.header", Combined("`source.header` of files")),
     Rule(f"{STREAMER}csv.sep", Combined("`decode.delimiter` of CSV files")),
     Rule(f"{STREAMER}csv.nullValue", Combined("`decode.null_text` of CSV files")),
@@ -82,8 +109,9 @@ SOURCE_RULES = (
     Rule(
         "--checkpoint",
         Combined(
-            "`source.starting_offsets`, or `source.modified_after` of files, which counts only if "
-            "the table has no checkpoint; else the table has the position that the job reached"
+            "`source.starting_offsets`, `source.modified_after` of files, or `source.start_at` of "
+            "a table, which counts only if the written table has no checkpoint; else it has the "
+            "position that the job reached"
         ),
     ),
     Rule(f"{_KAFKA}checkpoint.type", Combined("the form of `--checkpoint`")),

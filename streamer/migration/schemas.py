@@ -21,6 +21,7 @@ from streamer.migration.files import file_format
 from streamer.migration.job import SOURCE_CLASS, Job
 from streamer.migration.outcome import Harmless, Missing, Outcome, Sets
 from streamer.migration.secrets import Reference, reference_to
+from streamer.migration.tables import reads_table
 
 SOURCES = "org.apache.hudi.utilities.sources."
 _PROVIDERS = "org.apache.hudi.utilities.schema."
@@ -119,8 +120,11 @@ def convert_schemas(job: Job, schema: SourceSchema | Missing | None) -> Iterator
         schema: what ``find_source_schema`` returned.
     """
     file = schema if isinstance(schema, SourceSchema) else None
+    if reads_table(job):
+        yield from _columns_of_files(job, schema, "columns")
+        return
     if (of_files := file_format(job)) is not None:
-        yield from _columns_of_files(job, schema, of_files)
+        yield from _columns_of_files(job, schema, DECODED_AS[of_files] or "json")
         return
     kind = source_format(job)
     if kind is None:
@@ -160,10 +164,10 @@ def _debezium(job: Job, schema: SourceSchema | None) -> Iterator[Outcome]:
 def _columns_of_files(
     job: Job, schema: SourceSchema | Missing | None, kind: str
 ) -> Iterator[Outcome]:
-    """Yield the format of the values of files, and their columns."""
+    """Yield the format of the values of files or of a table, and their columns."""
     if isinstance(schema, Missing):
         yield schema
-    yield Sets("decode.format", DECODED_AS[kind] or "json")
+    yield Sets("decode.format", kind)
     file = schema if isinstance(schema, SourceSchema) else None
     if kind == "csv" and file is None:
         yield Missing(job.named(SOURCE_CLASS, _PROVIDER), _SOURCE_SCHEMA, True)
@@ -176,8 +180,8 @@ def _unsupported_source(job: Job) -> Missing:
         remedy = "it is missing, and the default of HoodieStreamer reads files; add it"
         return Missing((SOURCE_CLASS,), remedy, True)
     remedy = (
-        "lakemark reads Kafka topics with records of JSON or Avro, and files of JSON, CSV, Parquet "
-        f"or Avro; {job.get(SOURCE_CLASS)} has no counterpart"
+        "lakemark reads Kafka topics with records of JSON or Avro, files of JSON, CSV, Parquet or "
+        f"Avro, and tables of Hudi; {job.get(SOURCE_CLASS)} has no counterpart"
     )
     return Missing((SOURCE_CLASS,), remedy, True)
 

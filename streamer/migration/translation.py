@@ -31,6 +31,7 @@ from streamer.migration.schemas import (
     read_schema,
 )
 from streamer.migration.table import convert_table
+from streamer.migration.tables import convert_table_source, reads_table
 from streamer.migration.transforming import convert_transformers
 from transforms.schema_text import print_schema
 
@@ -44,7 +45,7 @@ _NEEDED = (
 )
 
 _OF_KAFKA = ("source.bootstrap_servers", "source.topic")
-_OF_FILES = ("source.path",)
+_OF_PATHS = ("source.path",)
 
 _TRANSFORM, _TEXT_ORDERING = "transform", "table.allow_text_ordering"
 
@@ -89,7 +90,8 @@ def translate(job: Job, head: str = "") -> Translation:
     schema = find_source_schema(job)
     outcomes = tuple(_outcomes(job, schema))
     paths = {one.path for one in _settings(outcomes)}
-    of_source = _OF_KAFKA if file_format(job) is None else _OF_FILES
+    reads_path = reads_table(job) or file_format(job) is not None
+    of_source = _OF_PATHS if reads_path else _OF_KAFKA
     lacking = [path for path in (*of_source, *_NEEDED) if path not in paths]
     if lacking:
         problem = f"the job gives no value for {', '.join(lacking)}"
@@ -104,9 +106,8 @@ def _unprinted(job: Job, outcomes: tuple[Outcome, ...], problems: Iterable[str])
 
 def _outcomes(job: Job, schema: SourceSchema | Missing | None) -> Iterator[Outcome]:
     """Yield what becomes of each option and property: first those that code combines."""
-    of_files = file_format(job)
     combined: list[Outcome] = [
-        *(convert_source(job) if of_files is None else convert_files(job, of_files)),
+        *_of_source(job),
         *convert_schemas(job, schema),
         *convert_transformers(job, schema),
         *convert_table(job),
@@ -122,6 +123,13 @@ def _outcomes(job: Job, schema: SourceSchema | Missing | None) -> Iterator[Outco
     for name, value in job.values.items():
         if name not in explained:
             yield _apply_rule(name, value)
+
+
+def _of_source(job: Job) -> Iterator[Outcome]:
+    if reads_table(job):
+        return convert_table_source(job)
+    of_files = file_format(job)
+    return convert_source(job) if of_files is None else convert_files(job, of_files)
 
 
 def _apply_rule(name: str, value: str) -> Outcome:
