@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.position import Position
 from sinks.audit import OffsetGap, Spans
+from sinks.reject_counts import RejectCount
 from transforms.raw_records import parts_of
 from transforms.violations import RuleViolations
 
@@ -127,6 +128,7 @@ class BatchResult:
         deletes: the number of deleted keys.
         rejected: the number of records in the dead letters.
         first_reject: the origin of a reject, and the reason; None if there is no reject.
+        reject_counts: the number of rejected records by the code of the reason.
         written_bytes: the size of the files.
         files: the number of files.
         seconds: the duration of each stage, in the order in which the stages ran.
@@ -150,6 +152,7 @@ class BatchResult:
     written_bytes: int
     files: int
     first_reject: str | None = None
+    reject_counts: tuple[RejectCount, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     schema_changes: tuple[str, ...] = ()
     ignored: int = 0

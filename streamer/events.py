@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from lakemark.model.commit_metadata import WriteStat
+from sinks.reject_counts import RejectCount
 from transforms.violations import RuleViolations
 
 
@@ -198,12 +199,14 @@ class RecordsRejected:
         count: the number of records.
         first: where one of these records comes from, and the reason.
         dead_letters: the path of the dead-letter table, which has the reason for each record.
+        codes: the number of records by the code of the reason, with one record for each code.
     """
 
     batch_id: int
     count: int
     first: str
     dead_letters: str
+    codes: tuple[RejectCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -535,7 +535,13 @@ class StreamLoop:
         if result.rejected:
             first = result.first_reject or "unknown"
             self._listener(
-                RecordsRejected(batch_id, result.rejected, first, self._sink.dead_letters)
+                RecordsRejected(
+                    batch_id,
+                    result.rejected,
+                    first,
+                    self._sink.dead_letters,
+                    result.reject_counts,
+                )
             )
         self._serve_tables()
 

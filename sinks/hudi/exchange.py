@@ -30,6 +30,7 @@ from sinks.hudi.arrived_rows import ArrivedRows, BucketGroup, TableInMemory
 from sinks.hudi.collect import collect
 from sinks.hudi.collect_budget import COLLECT_BUDGET_BYTES
 from sinks.hudi.partition_rule import ChangedRows
+from sinks.reject_counts import RejectCount
 from transforms.schema_request import SchemaRequest
 from transforms.violations import Violations
 
@@ -85,12 +86,14 @@ class BucketWritten:
         arrived: the number of changes of the bucket, before they were merged.
         stat: the written file; None if there was nothing to write.
         first_reject: the origin of the first reject, and the reason.
+        reject_counts: the number of rejects by code.
     """
 
     kind: PortionKind
     arrived: int
     stat: WriteStat | None
     first_reject: str | None = None
+    reject_counts: tuple[RejectCount, ...] = ()
 
 
 #: The result for one bucket, or for the merged portions of another kind. A ``Bucket`` means that

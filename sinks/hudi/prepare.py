@@ -30,6 +30,7 @@ from sinks.dead_letters import first_reject, to_changes
 from sinks.hudi.exchange import BucketWritten, Portion, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
 from sinks.hudi.placement import Placement
+from sinks.reject_counts import RejectCount, count_by_code, merge_counts
 from transforms.converted_batch import ConvertedBatch
 from transforms.raw_records import parts_of, sort_by_arrival
 from transforms.record_converter import RecordConverter
@@ -230,7 +231,11 @@ class WriteBuckets:
         else:
             stat = writer.write(bucket, arriving)
         return BucketWritten(
-            kind=kind, arrived=arriving.rows, stat=stat, first_reject=arriving.first_reject
+            kind=kind,
+            arrived=arriving.rows,
+            stat=stat,
+            first_reject=arriving.first_reject,
+            reject_counts=merge_counts(arriving.reject_counts),
         )
 
 
@@ -265,10 +270,12 @@ class _CountedTables(Iterator[pa.Table]):
         self._tables = iter(tables)
         self.rows = 0
         self.first_reject: str | None = None
+        self.reject_counts: list[RejectCount] = []
 
     def __next__(self) -> pa.Table:
         table = next(self._tables)
         self.rows += table.num_rows
         if self.first_reject is None:
             self.first_reject = first_reject(table)
+        self.reject_counts += count_by_code(table)
         return table

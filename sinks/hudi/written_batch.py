@@ -13,6 +13,7 @@ from sinks.batch import BatchResult
 from sinks.hudi.batch_columns import SchemaRefused
 from sinks.hudi.exchange import BucketWritten, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
+from sinks.reject_counts import merge_counts
 from transforms.expectations import Rule
 from transforms.schema_request import SchemaRequest
 from transforms.violations import NO_VIOLATIONS, Violations
@@ -138,6 +139,7 @@ class WrittenBatch:
             written_bytes=sum(stat.total_write_bytes for stat in stats),
             files=len(stats),
             first_reject=self.first_reject,
+            reject_counts=merge_counts(n for one in self.rejects for n in one.reject_counts),
             seconds=dict(seconds),
             ignored=self.read.ignored,
             partition_changes=self.partition_changes.count,
