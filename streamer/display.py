@@ -178,7 +178,9 @@ def describe(event: Event) -> str:
     match event:
         case MetricsServed():
             host = f"[{event.host}]" if ":" in event.host else event.host
-            return f"metrics and health at http://{host}:{event.port}/metrics, /health, /ready"
+            url = f"http://{host}:{event.port}"
+            page = f"status at {url}/, " if event.has_status_page else ""
+            return f"{page}metrics and health at {url}/metrics, /health, /ready"
         case RunStarted():
             how = "resumes" if event.resumed else "starts"
             at = _offsets(event.start)

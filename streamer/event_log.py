@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TextIO
 
+from streamer.config.masking import redact_tree
 from streamer.events import Event, Listener
 
 
@@ -41,19 +42,10 @@ class JsonLines:
             "event": type(event).__name__,
             **asdict(event),
         }
-        text = json.dumps(self._safe(line), default=str)
+        text = json.dumps(redact_tree(line, self._redacted), default=str)
         with self._writing:
             self._out.write(text + "\n")
             self._out.flush()
-
-    def _safe(self, value: object) -> object:
-        if isinstance(value, str):
-            return self._redacted(value)
-        if isinstance(value, Mapping):
-            return {str(name): self._safe(one) for name, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._safe(one) for one in value]
-        return value
 
 
 @contextmanager

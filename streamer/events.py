@@ -22,10 +22,12 @@ class MetricsServed:
     Attributes:
         host: the address on which the endpoint listens.
         port: the port of this address.
+        has_status_page: whether the endpoint also serves the status page.
     """
 
     host: str
     port: int
+    has_status_page: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,11 @@ class CachedSnapshot:
         return self._timeline
 
     @property
+    def loaded_timeline(self) -> Timeline | None:
+        """The active timeline if it is in memory, else None. Any thread may use this property."""
+        return self._timeline
+
+    @property
     def loaded_view(self) -> FileSystemView | None:
         """The view if it is in memory, else None. Any thread may use this property."""
         return self._view

@@ -19,6 +19,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from checkpoints.position import Position
 from checkpoints.progress import Progress
 from lakemark.config.merge_settings import merge_settings
@@ -102,6 +104,14 @@ class HudiSink:
     def table(self) -> OpenTable:
         """The pipeline's table."""
         return self._rows.table
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that batches write, without meta columns. Any thread may use this property.
+
+        A batch may add columns, and widen them.
+        """
+        return self._rows.schema
 
     @property
     def looks_up_keys(self) -> bool:

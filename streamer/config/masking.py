@@ -8,7 +8,7 @@ names. Paths and class names (``/etc/secrets/kafka.jks``) are not masked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import unquote
 
 MASK = "***"
@@ -122,3 +122,14 @@ def redact_values(secrets: Iterable[str]) -> Callable[[str], str]:
         return without_user_info(shown)
 
     return redacted
+
+
+def redact_tree(value: object, redacted: Callable[[str], str]) -> object:
+    """Return a value of mappings, lists and scalars in which every text was redacted."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, Mapping):
+        return {str(name): redact_tree(one, redacted) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact_tree(one, redacted) for one in value]
+    return value

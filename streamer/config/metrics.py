@@ -1,4 +1,4 @@
-"""``metrics``: the endpoint for metrics and health."""
+"""``metrics``: the endpoint for metrics, health and status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamer.config.section import Section
 
 
 class MetricsConfig(Section):
-    """An HTTP endpoint with ``/metrics``, ``/health`` and ``/ready``.
+    """An HTTP endpoint with ``/metrics``, ``/health``, ``/ready`` and the status page.
 
     If no port is set, there is no endpoint.
     """
@@ -27,3 +27,7 @@ class MetricsConfig(Section):
     stuck_after_s: Annotated[float, Field(gt=0)] = 600.0
     """``/health`` answers 503 if a batch, a service or the start takes longer than this number of
     seconds, or if all attempts have failed for this long."""
+
+    status_page: bool = True
+    """Whether the endpoint serves the [status page](status_page.md) (``/``) and ``/status.json``.
+    Both show the settings without secrets, and values of rejected records."""

@@ -72,7 +72,7 @@ def open_job(
     """
     of_process = output("")
     _allow_many_files()
-    with monitor_runs(plan.process.metrics, of_process) as monitors:
+    with monitor_runs(plan.process.metrics, of_process, plan.redactor()) as monitors:
 
         def warn(*warning: str) -> None:
             monitors.listener_of(current_pipeline(), of_process)(WarningLogged(*warning))

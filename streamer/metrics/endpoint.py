@@ -1,25 +1,37 @@
-"""Serves ``/metrics``, ``/health`` and ``/ready`` over HTTP during a run."""
+"""Serves ``/metrics``, ``/health``, ``/ready`` and the status page over HTTP during a run."""
 
 from __future__ import annotations
 
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
+from types import MappingProxyType
+from urllib.parse import parse_qs, urlsplit
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from lakemark.errors import InvalidConfig
 from streamer.health import Health, Judge
+from streamer.status.page import load_page
+from streamer.status.process_status import ProcessStatus
 
 _LOG = logging.getLogger(__name__)
 
-_TEXT = "text/plain; charset=utf-8"
+_TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
+
+#: Headers of the status: no browser may keep it, or guess another type.
+_UNCACHED = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_PATHS = "/, /status.json, /metrics, /health or /ready"
 _POLL_S = 0.1
 
 #: Seconds after which the connection of a client that sends nothing is closed.
@@ -38,7 +50,13 @@ class CannotListen(InvalidConfig):
 
 
 @contextmanager
-def serve(host: str, port: int, registry: CollectorRegistry, health: Judge) -> Iterator[int]:
+def serve(
+    host: str,
+    port: int,
+    registry: CollectorRegistry,
+    health: Judge,
+    status: ProcessStatus | None = None,
+) -> Iterator[int]:
     """Serve until the block ends; yield the port.
 
     Args:
@@ -46,11 +64,12 @@ def serve(host: str, port: int, registry: CollectorRegistry, health: Judge) -> I
         port: the port; 0 for a free port.
         registry: the metrics that ``/metrics`` returns.
         health: decides the answers of ``/health`` and ``/ready``.
+        status: what ``/status.json`` and the status page show; None to serve neither.
 
     Raises:
         CannotListen: the server cannot listen on the address.
     """
-    server = _open_server(host, port, registry, health)
+    server = _open_server(host, port, registry, health, status)
     thread = threading.Thread(
         target=server.serve_forever, args=(_POLL_S,), name="lakemark-http", daemon=True
     )
@@ -76,9 +95,13 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self, address: tuple[str, int], registry: CollectorRegistry, health: Judge
+        self,
+        address: tuple[str, int],
+        registry: CollectorRegistry,
+        health: Judge,
+        status: ProcessStatus | None,
     ) -> None:
-        self.registry, self.health = registry, health
+        self.registry, self.health, self.status = registry, health, status
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
@@ -98,16 +121,20 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _CLIENT_TIMEOUT_S
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
+        url, status = urlsplit(self.path), self.server.status
+        if url.path == "/metrics":
             self._answer_metrics()
-        elif path in ("/health", "/ready"):
-            verdict = self.server.health.verdict()
-            is_good = verdict.is_alive if path == "/health" else verdict.is_ready
-            status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
-            self._answer(status, _TEXT, f"{verdict.reason}\n".encode())
+        elif url.path in ("/health", "/ready"):
+            self._answer_health(url.path)
+        elif url.path == "/" and status is not None:
+            page = load_page()
+            policy = {"Content-Security-Policy": page.policy}
+            self._answer(HTTPStatus.OK, _HTML, page.html, _UNCACHED | policy)
+        elif url.path == "/status.json" and status is not None:
+            self._answer_status(status, parse_qs(url.query))
         else:
-            self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"/metrics, /health or /ready\n")
+            paths = "/metrics, /health or /ready" if status is None else _PATHS
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, f"{paths}\n".encode())
 
     do_HEAD = do_GET
 
@@ -119,17 +146,42 @@ class _Handler(BaseHTTPRequestHandler):
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
             text = encode(self.server.registry)
         except Exception as error:  # without an answer, the client would assume a network failure
-            _LOG.error(
-                "/metrics answers 500, because the metrics cannot be collected: %s: %s",
-                type(error).__name__,
-                error,
-            )
-            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, b"see the log of the run\n")
+            self._answer_failure("/metrics", "the metrics", error)
         else:
             self._answer(HTTPStatus.OK, content_type, text)
 
-    def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+    def _answer_health(self, path: str) -> None:
+        verdict = self.server.health.verdict()
+        is_good = verdict.is_alive if path == "/health" else verdict.is_ready
+        status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
+        self._answer(status, _TEXT, f"{verdict.reason}\n".encode())
+
+    def _answer_status(self, status: ProcessStatus, query: Mapping[str, list[str]]) -> None:
+        names = query.get("pipeline", [])
+        try:
+            text = status.to_json(names[0] if names else None)
+        except Exception as error:  # as for the metrics
+            self._answer_failure("/status.json", "the status", error)
+        else:
+            self._answer(HTTPStatus.OK, _JSON, text, _UNCACHED)
+
+    def _answer_failure(self, path: str, what: str, error: Exception) -> None:
+        name = type(error).__name__
+        _LOG.error(
+            "%s answers 500, because %s cannot be collected: %s: %s", path, what, name, error
+        )
+        self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, b"see the log of the run\n")
+
+    def _answer(
+        self,
+        status: HTTPStatus,
+        content_type: str,
+        body: bytes,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -137,8 +189,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _open_server(host: str, port: int, registry: CollectorRegistry, health: Judge) -> _Server:
+def _open_server(
+    host: str,
+    port: int,
+    registry: CollectorRegistry,
+    health: Judge,
+    status: ProcessStatus | None = None,
+) -> _Server:
     try:
-        return _Server((host, port), registry, health)
+        return _Server((host, port), registry, health, status)
     except OSError as error:
         raise CannotListen(host, port, error.strerror or str(error)) from None

@@ -23,6 +23,7 @@ def poll_in_background(
     metrics: RunMetrics,
     interval_s: float,
     is_idle: Callable[[], bool],
+    after_poll: Callable[[], None],
 ) -> Iterator[None]:
     """Update the metrics of the topic and the tables until the block ends.
 
@@ -32,8 +33,9 @@ def poll_in_background(
         metrics: the metrics to update.
         interval_s: seconds between two polls.
         is_idle: returns whether nothing is unread, so that the broker need not be asked.
+        after_poll: called after each poll that has not failed.
     """
-    poller = _Poller(source, tables, metrics, is_idle)
+    poller = _Poller(source, tables, metrics, is_idle, after_poll)
     with background_thread("lakemark-lag", lambda ending: poller.run(ending, interval_s)):
         yield
 
@@ -45,9 +47,10 @@ class _Poller:
         tables: Mapping[str, OpenTable],
         metrics: RunMetrics,
         is_idle: Callable[[], bool],
+        after_poll: Callable[[], None],
     ) -> None:
         self._source, self._tables, self._metrics = source, tables, metrics
-        self._is_idle = is_idle
+        self._is_idle, self._after_poll = is_idle, after_poll
         self._peek: KafkaPeek | None = None
 
     def run(self, ending: threading.Event, interval_s: float) -> None:
@@ -55,6 +58,7 @@ class _Poller:
         while not ending.is_set():
             try:
                 self._poll()
+                self._after_poll()
             except Exception:  # no error may end the thread; the run reports its own failures
                 self._metrics.record_failed_poll()
             ending.wait(interval_s)

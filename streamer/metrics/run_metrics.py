@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import assert_never
 
@@ -64,6 +65,23 @@ class BoundedLabel:
         return "other"
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far the table is behind one partition of its topic.
+
+    Attributes:
+        partition: the number of the partition.
+        next_offset: the first offset that is not committed; None if it is not known.
+        records: the number of unread offsets; None if it is not known.
+        seconds: the age of the oldest unread record; None if it is not known.
+    """
+
+    partition: int
+    next_offset: int | None
+    records: int | None
+    seconds: float | None
+
+
 class RunMetrics:
     """A listener that updates metrics. ``docs/operating.md`` describes each metric.
 
@@ -99,6 +117,7 @@ class RunMetrics:
         self._is_running = factory.one_gauge("running", "1 until the run ends, then 0")
         self._is_running.set(1)
         self._registry = families.registry
+        self._shapes: dict[str, TableShape] = {}
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -109,6 +128,24 @@ class RunMetrics:
     def position(self) -> KafkaCheckpoint | None:
         """The offsets that the run has committed; None until it has started from the table."""
         return self._lag.position
+
+    @property
+    def lag(self) -> tuple[PartitionLag, ...]:
+        """The lag of each known partition, as the metrics report it."""
+        return self._lag.by_partition()
+
+    @property
+    def lag_seen_at(self) -> float | None:
+        """When the lag was last read from Kafka, in seconds since 1970; None for never."""
+        return self._lag.seen_at
+
+    def shape_of(self, name: str) -> TableShape | None:
+        """Return the shape of a table at the last poll; None if there was none.
+
+        Args:
+            name: ``ROWS`` or ``DEAD_LETTERS``.
+        """
+        return self._shapes.get(name)
 
     def __call__(self, event: Event, /) -> None:
         """Update the metrics."""
@@ -195,6 +232,7 @@ class RunMetrics:
             shape: the shape of the table.
         """
         self._tables.note(name, shape)
+        self._shapes[name] = shape
         if name == ROWS:
             self._table.note(shape)
 
@@ -290,6 +328,7 @@ class _Lag:
         self._unread: dict[int, int] = {}
         self._oldest: dict[int, float] = {}
         self._is_started = False
+        self.seen_at: float | None = None
         gauge = factory.gauge
         self._records = gauge("lag_records", "Offsets that are not committed", "partition")
         self._seconds = gauge("lag_seconds", "Age of the oldest unread record", "partition")
@@ -307,6 +346,17 @@ class _Lag:
             topic = self._run[1]
             has_partitions = self._is_started and self._offsets
             return KafkaCheckpoint(topic, dict(self._offsets)) if has_partitions else None
+
+    def by_partition(self) -> tuple[PartitionLag, ...]:
+        with self._lock:
+            partitions = sorted({*self._offsets, *self._unread})
+            return tuple(self._lag_of(one) for one in partitions)
+
+    def _lag_of(self, partition: int) -> PartitionLag:
+        unread = self._unread.get(partition)
+        seconds = math.nan if unread is None else self._age_s(partition)
+        known_s = None if math.isnan(seconds) else seconds
+        return PartitionLag(partition, self._offsets.get(partition), unread, known_s)
 
     def start(self, event: RunStarted) -> None:
         with self._lock:
@@ -330,7 +380,8 @@ class _Lag:
 
     def note(self, lag: Mapping[int, int], oldest: Mapping[int, float]) -> None:
         with self._lock:
-            self._seen.set(self._now())
+            self.seen_at = self._now()
+            self._seen.set(self.seen_at)
             self._oldest.update(oldest)
             for partition, count in lag.items():
                 self._show(partition, count)

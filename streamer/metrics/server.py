@@ -1,13 +1,16 @@
-"""Monitors a run: collects metrics and health from its events, and serves them over HTTP."""
+"""Monitors a run: collects metrics, health and status from its events; serves them over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
+from lakemark.operations.open_table import OpenTable
 from streamer.config.metrics import MetricsConfig
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.secrets import build_redactor
 from streamer.events import Event, Listener, MetricsServed
 from streamer.health import Health, SharedHealth
 from streamer.metrics.endpoint import serve
@@ -16,7 +19,10 @@ from streamer.metrics.poller import poll_in_background
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS
 from streamer.pipeline import Pipeline
-from transforms.expectations import Rule
+from streamer.status.history import RunHistory
+from streamer.status.pipeline_status import PipelineStatus
+from streamer.status.process_status import ProcessStatus
+from streamer.status.table_status import TableStatus
 
 
 @contextmanager
@@ -34,31 +40,41 @@ def monitor_run(config: PipelineConfig, next_listener: Listener) -> Iterator[Run
     if served.port is None:
         yield RunMonitor(next_listener)
         return
-    metrics = RunMetrics(config.name, config.source.origin, rules=config.rules())
-    monitor, health = _monitor(metrics, served, next_listener)
-    with serve(served.host, served.port, metrics.registry, health) as listening_port:
-        monitor.listener(MetricsServed(served.host, listening_port))
+    name, origin, rules = config.name, config.source.origin, config.rules()
+    metrics = RunMetrics(name, origin, rules=rules)
+    monitor, health, status = _monitor(
+        name, origin, config, metrics, served, next_listener, build_redactor(config)
+    )
+    process = ProcessStatus(health)
+    process.add(status)
+    page = process if served.status_page else None
+    with serve(served.host, served.port, metrics.registry, health, page) as listening_port:
+        monitor.listener(MetricsServed(served.host, listening_port, served.status_page))
         yield monitor
 
 
 @contextmanager
-def monitor_runs(served: MetricsConfig, listener: Listener) -> Iterator[RunMonitors]:
+def monitor_runs(
+    served: MetricsConfig, listener: Listener, redacted: Callable[[str], str]
+) -> Iterator[RunMonitors]:
     """Serve the metrics and the health of several pipelines in one endpoint, as ``monitor_run``.
 
     Args:
         served: the section that the pipelines have in common.
         listener: receives the events of the process.
+        redacted: removes the secrets of all pipelines from a text.
 
     Raises:
         CannotListen: another process uses the port.
     """
-    monitors = RunMonitors(served)
+    monitors = RunMonitors(served, redacted)
     if served.port is None:
         yield monitors
         return
     registry, health = monitors.families.registry, monitors.health
-    with serve(served.host, served.port, registry, health) as listening_port:
-        listener(MetricsServed(served.host, listening_port))
+    page = monitors.status if served.status_page else None
+    with serve(served.host, served.port, registry, health, page) as listening_port:
+        listener(MetricsServed(served.host, listening_port, served.status_page))
         yield monitors
 
 
@@ -70,17 +86,18 @@ class RunMonitors:
     Attributes:
         families: the metrics of all pipelines.
         health: the health of all pipelines.
+        status: the status of all pipelines.
     """
 
-    def __init__(self, served: MetricsConfig) -> None:
+    def __init__(self, served: MetricsConfig, redacted: Callable[[str], str]) -> None:
         self.families, self.health = MetricFamilies(), SharedHealth()
-        self._served = served
+        self.status = ProcessStatus(self.health)
+        self._served, self._redacted = served, redacted
         self._monitors: dict[str, RunMonitor] = {}
 
     def add(self, config: PipelineConfig, next_listener: Listener) -> RunMonitor:
         """Return the monitor of a further pipeline."""
-        name, topic, rules = config.name, config.source.origin, config.rules()
-        return self._add(name, topic, rules, next_listener, self.health.add)
+        return self._add(config.name, config.source.origin, config, next_listener, self.health.add)
 
     def add_refused(self, name: str, topic: str, next_listener: Listener) -> RunMonitor:
         """Return the monitor for a topic that has no pipeline, because it is not suitable.
@@ -90,17 +107,17 @@ class RunMonitors:
             topic: the topic.
             next_listener: receives every event after the metrics were updated.
         """
-        return self._add(name, topic, (), next_listener, self.health.add)
+        return self._add(name, topic, None, next_listener, self.health.add)
 
     def add_search(self, name: str, pattern: str, next_listener: Listener) -> RunMonitor:
         """Return the monitor for a search for topics; see ``add_refused``."""
-        return self._add(name, pattern, (), next_listener, self.health.add_search)
+        return self._add(name, pattern, None, next_listener, self.health.add_search)
 
     def _add(
         self,
         name: str,
         topic: str,
-        rules: Sequence[Rule],
+        config: PipelineConfig | None,
         next_listener: Listener,
         add_health: Callable[[str, Health], None],
     ) -> RunMonitor:
@@ -108,9 +125,13 @@ class RunMonitors:
         if self._served.port is None:
             monitor = RunMonitor(next_listener)
         else:
+            rules = () if config is None else config.rules()
             metrics = RunMetrics(name, topic, rules=rules, families=self.families)
-            monitor, health = _monitor(metrics, self._served, next_listener)
+            monitor, health, status = _monitor(
+                name, topic, config, metrics, self._served, next_listener, self._redacted
+            )
             add_health(name, health)
+            self.status.add(status)
         self._monitors[name] = monitor
         return monitor
 
@@ -121,16 +142,46 @@ class RunMonitors:
 
 
 def _monitor(
-    metrics: RunMetrics, served: MetricsConfig, next_listener: Listener
-) -> tuple[RunMonitor, Health]:
-    health = Health(served.stuck_after_s)
+    name: str,
+    source: str,
+    config: PipelineConfig | None,
+    metrics: RunMetrics,
+    served: MetricsConfig,
+    next_listener: Listener,
+    redacted: Callable[[str], str],
+) -> tuple[RunMonitor, Health, PipelineStatus]:
+    health, history = Health(served.stuck_after_s), RunHistory()
 
     def listen(event: Event, /) -> None:
         metrics(event)
         health(event)
+        history(event)
         next_listener(event)
 
-    return RunMonitor(listen, served, metrics, health), health
+    status = PipelineStatus(name, source, config, metrics, history, health, redacted)
+    return RunMonitor(listen, served, _Monitored(metrics, health, status)), health, status
+
+
+@dataclass(frozen=True)
+class _Monitored:
+    """What a monitor updates, if there is an endpoint."""
+
+    metrics: RunMetrics
+    health: Health
+    status: PipelineStatus
+
+    def watch(self, pipeline: Pipeline) -> dict[str, OpenTable]:
+        """Also report the loop and the tables of a pipeline; return the tables by name."""
+        for table in pipeline.tables[:1]:
+            self.metrics.use_clock(table.store.clock)
+        self.health.watch(lambda: pipeline.loop.waiting_at)
+        tables = dict(zip((ROWS, DEAD_LETTERS), pipeline.tables, strict=False))
+        shown = [
+            TableStatus(name, table, partial(self.metrics.shape_of, name))
+            for name, table in tables.items()
+        ]
+        self.status.watch(tuple(shown), lambda: pipeline.sink.columns)
+        return tables
 
 
 @dataclass(frozen=True)
@@ -143,30 +194,26 @@ class RunMonitor:
 
     listener: Listener
     _config: MetricsConfig = field(default_factory=MetricsConfig)
-    _metrics: RunMetrics | None = None
-    _health: Health | None = None
+    _monitored: _Monitored | None = None
 
     def watch_wait(self, waiting_at: Callable[[], float]) -> None:
         """Until ``watch`` is called, use this time as that at which the thread last waited."""
-        if self._health is not None:
-            self._health.watch(waiting_at)
+        if self._monitored is not None:
+            self._monitored.health.watch(waiting_at)
 
     @contextmanager
     def watch(self, pipeline: Pipeline) -> Iterator[None]:
         """Until the block ends, also monitor the loop, the topic and the tables of a pipeline."""
-        with ExitStack() as ended:
-            if self._metrics is not None and self._health is not None:
-                for table in pipeline.tables[:1]:
-                    self._metrics.use_clock(table.store.clock)
-                self._health.watch(lambda: pipeline.loop.waiting_at)
-                interval_s = self._config.poll_interval_s
-                tables = dict(zip((ROWS, DEAD_LETTERS), pipeline.tables, strict=False))
-                poller = poll_in_background(
-                    pipeline.source,
-                    tables,
-                    self._metrics,
-                    interval_s,
-                    lambda: pipeline.loop.is_idle,
-                )
-                ended.enter_context(poller)
+        monitored = self._monitored
+        if monitored is None:
+            yield
+            return
+        with poll_in_background(
+            pipeline.source,
+            monitored.watch(pipeline),
+            monitored.metrics,
+            self._config.poll_interval_s,
+            lambda: pipeline.loop.is_idle,
+            monitored.status.note_lag,
+        ):
             yield

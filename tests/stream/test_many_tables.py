@@ -90,7 +90,7 @@ class RunningJob:
     @contextmanager
     def running(self, num_streams: int) -> Iterator[Job]:
         with share_process(self._spark, 1, num_streams) as process:
-            job = Job(self._plan, process, RunMonitors(MetricsConfig()), self._listener)
+            job = Job(self._plan, process, RunMonitors(MetricsConfig(), str), self._listener)
             thread = threading.Thread(target=self._run, args=(job,), daemon=True)
             thread.start()
             try:

@@ -89,7 +89,7 @@ class Running:
     def __init__(self, files: Sequence[str]) -> None:
         plan = plan_job(files)
         self.events: dict[str, list[Event]] = {}
-        self.monitors = RunMonitors(plan.process.metrics)
+        self.monitors = RunMonitors(plan.process.metrics, str)
         process = SimpleNamespace(spark=None, schedule_of=_nothing, use_pool=_nothing)
         self.job = Job(plan, cast(Any, process), self.monitors, self._listener)
         self.failure: HudiError | None = None

@@ -1,0 +1,290 @@
+"""Remembers the recent events of a run, so that its status shows them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from streamer.display import describe
+from streamer.events import (
+    Alive,
+    BatchPlanned,
+    BatchWritten,
+    ClusteringAwaited,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionResolved,
+    CompactionStarted,
+    Event,
+    GroupCommitFailed,
+    MetricsServed,
+    OffsetsLost,
+    PartitionsExpired,
+    RecordsRejected,
+    Retrying,
+    RulesViolated,
+    RunFailed,
+    RunStopped,
+    ServiceCompleted,
+    ServiceFailed,
+    WarningLogged,
+)
+
+#: How many batches, services, notes and samples of the lag are remembered.
+_BATCHES, _SERVICES, _NOTES, _LAGS = 40, 30, 40, 180
+
+#: The length of an interval of the throughput in seconds, and the number of intervals.
+_INTERVAL_S, _INTERVALS = 10, 180
+
+#: The rate of records is that of this number of intervals.
+_RATE_INTERVALS = 6
+
+#: Events that other parts of the status show, or that say nothing of the run.
+_NOT_NOTED = (
+    Alive,
+    BatchPlanned,
+    BatchWritten,
+    CompactionCompleted,
+    CompactionStarted,
+    MetricsServed,
+    PartitionsExpired,
+    RecordsRejected,
+    ServiceCompleted,
+)
+_ERRORS = (RunFailed, Retrying, CompactionFailed, ServiceFailed, OffsetsLost)
+_WARNINGS = (GroupCommitFailed, ClusteringAwaited, RulesViolated)
+
+
+@dataclass(slots=True)
+class _Interval:
+    """What was committed in an interval, which begins at ``at``, in seconds since 1970."""
+
+    at: int
+    records: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Rejected:
+    """Rejects of one code: their number, the newest sample, and its time."""
+
+    count: int = 0
+    sample: str = ""
+    at: float = 0.0
+
+
+class RunHistory:
+    """A listener that remembers recent events. Its memory is bounded; any thread may use it.
+
+    Nothing is computed from the events before the status is asked for.
+
+    Args:
+        now: returns the seconds since 1970.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now, self._lock = now, threading.Lock()
+        self._began_at = now()
+        self._batches = deque[tuple[float, BatchWritten]](maxlen=_BATCHES)
+        self._services = deque[tuple[float, Event]](maxlen=_SERVICES)
+        self._notes = deque[tuple[float, Event]](maxlen=_NOTES)
+        self._lags = deque[tuple[float, int | None, float | None]](maxlen=_LAGS)
+        self._intervals = deque[_Interval](maxlen=_INTERVALS)
+        self._rejected: dict[str, _Rejected] = {}
+        self._dead_letters = ""
+        self._totals = Counter[str]()
+        self._planned: tuple[float, BatchPlanned] | None = None
+        self._compaction: tuple[float, CompactionStarted] | None = None
+        self._has_failed = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the run has failed, and was not started again."""
+        return self._has_failed
+
+    def __call__(self, event: Event, /) -> None:
+        """Remember an event."""
+        at = self._now()
+        with self._lock:
+            self._add(at, event)
+            if not isinstance(event, _NOT_NOTED):
+                self._notes.append((at, event))
+
+    def add_lag(self, records: int | None, seconds: float | None) -> None:
+        """Remember the lag of all partitions together.
+
+        Args:
+            records: the number of unread offsets; None if it is not known.
+            seconds: the age of the oldest unread record; None if it is not known.
+        """
+        with self._lock:
+            self._lags.append((self._now(), records, seconds))
+
+    def _add(self, at: float, event: Event) -> None:
+        match event:
+            case BatchPlanned():
+                self._planned = (at, event)
+            case BatchWritten():
+                self._add_batch(at, event)
+            case RecordsRejected():
+                self._add_rejects(at, event)
+            case ServiceCompleted() | PartitionsExpired():
+                self._services.append((at, event))
+            case CompactionStarted():
+                self._compaction = (at, event)
+            case CompactionCompleted():
+                self._services.append((at, event))
+                self._compaction = None
+            case CompactionFailed() | CompactionResolved():
+                self._compaction = None
+            case Retrying():
+                self._has_failed, self._planned = False, None
+            case RunFailed():
+                self._has_failed, self._planned, self._compaction = True, None, None
+            case RunStopped():
+                self._planned = self._compaction = None
+            case _:
+                pass
+
+    def _add_batch(self, at: float, event: BatchWritten) -> None:
+        self._planned = None
+        self._batches.append((at, event))
+        counts = {
+            "records": event.records_read,
+            "rows": event.rows_written,
+            "bytes": event.bytes_written,
+        }
+        self._totals.update(batches=1, rejects=event.rejects, **counts)
+        begins_at = int(at) // _INTERVAL_S * _INTERVAL_S
+        if not self._intervals or self._intervals[-1].at < begins_at:
+            self._intervals.append(_Interval(begins_at))
+        newest = self._intervals[-1]
+        newest.records += event.records_read
+        newest.rows += event.rows_written
+        newest.bytes += event.bytes_written
+
+    def _add_rejects(self, at: float, event: RecordsRejected) -> None:
+        self._dead_letters = event.dead_letters
+        for one in event.codes:
+            known = self._rejected.setdefault(one.code, _Rejected())
+            known.count, known.sample, known.at = known.count + one.count, one.first, at
+
+    def summary(self) -> dict[str, object]:
+        """Return the totals of the run, and the current rate."""
+        with self._lock:
+            last_at = next((at for at, one in reversed(self._batches) if one.instant), None)
+            names = ("batches", "records", "rows", "rejects", "bytes")
+            return {
+                "records_per_s": self._rate(self._now()),
+                "last_commit_at": last_at,
+                **{name: self._totals[name] for name in names},
+            }
+
+    def details(self) -> dict[str, object]:
+        """Return the recent batches, services, notes, rejects, lags and rates."""
+        with self._lock:
+            planned, compaction = self._planned, self._compaction
+            batches, services = [*self._batches], [*self._services]
+            notes, lags = [*self._notes], [*self._lags]
+            intervals = [asdict(one) for one in self._intervals]
+            rejected = {code: asdict(one) for code, one in self._rejected.items()}
+            dead_letters = self._dead_letters
+        return {
+            "batch_in_progress": None if planned is None else _planned_facts(*planned),
+            "batches": [_batch_facts(*one) for one in batches],
+            "throughput": intervals,
+            "lag_history": [{"at": at, "records": n, "seconds": s} for at, n, s in lags],
+            "compaction": None if compaction is None else _compaction_facts(*compaction),
+            "services": [_service_facts(at, event) for at, event in services],
+            "rejects": _reject_facts(rejected, dead_letters),
+            "notes": [_note_facts(*one) for one in notes],
+        }
+
+    def _rate(self, now: float) -> float:
+        """Return the records per second of the last minute, or since the start if it is later."""
+        window_s = _INTERVAL_S * _RATE_INTERVALS
+        records = sum(
+            one.records for one in self._intervals if one.at + _INTERVAL_S > now - window_s
+        )
+        return records / min(max(now - self._began_at, 1.0), float(window_s))
+
+
+def _planned_facts(at: float, event: BatchPlanned) -> dict[str, object]:
+    return {"id": event.batch_id, "planned_at": at, "records": event.records}
+
+
+def _batch_facts(at: float, event: BatchWritten) -> dict[str, object]:
+    return {
+        "id": event.batch_id,
+        "at": at,
+        "instant": event.instant,
+        "records": event.records_read,
+        "rows": event.rows_written,
+        "deletes": event.rows_deleted,
+        "rejects": event.rejects,
+        "bytes": event.bytes_written,
+        "files": event.files_written,
+        "seconds": event.seconds,
+        "stages": [{"stage": name, "seconds": taken} for name, taken in event.stage_s.items()],
+    }
+
+
+def _compaction_facts(at: float, event: CompactionStarted) -> dict[str, object]:
+    return {
+        "instant": event.instant,
+        "table": event.table,
+        "started_at": at,
+        "file_groups": event.file_groups,
+        "log_bytes": event.log_bytes,
+    }
+
+
+def _service_facts(at: float, event: Event) -> dict[str, object]:
+    assert isinstance(event, ServiceCompleted | CompactionCompleted | PartitionsExpired), event
+    match event:
+        case ServiceCompleted():
+            name = event.service
+        case CompactionCompleted():
+            name = "compaction"
+        case PartitionsExpired():
+            name = "partition_expiry"
+    text = describe(event)
+    return {"at": at, "service": name, "text": text, "seconds": event.seconds, "table": event.table}
+
+
+def _reject_facts(
+    rejected: Mapping[str, Mapping[str, object]], dead_letters: str
+) -> dict[str, object]:
+    return {
+        "dead_letters": dead_letters,
+        "codes": [{"code": code, **one} for code, one in rejected.items()],
+    }
+
+
+def _note_facts(at: float, event: Event) -> dict[str, object]:
+    level = "info"
+    if isinstance(event, WarningLogged):
+        level = event.level
+    elif isinstance(event, _ERRORS):
+        level = "error"
+    elif isinstance(event, _WARNINGS):
+        level = "warning"
+    return {"at": at, "level": level, "text": describe(event)}
+
+
+def total_lag(
+    lags: Iterable[tuple[int | None, float | None]],
+) -> tuple[int | None, float | None]:
+    """Return the lag of all partitions together, from the records and seconds of each.
+
+    Values that are not known are skipped; the result is None if none is known. The seconds are
+    those of the partition that is most behind.
+    """
+    pairs = [*lags]
+    records = [one for one, _ in pairs if one is not None]
+    seconds = [one for _, one in pairs if one is not None]
+    return sum(records) if records else None, max(seconds, default=None)

@@ -1,0 +1,134 @@
+"""The status of one pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import nlargest
+
+import pyarrow as pa
+
+from streamer.config.masking import redact_tree
+from streamer.config.pipeline import PipelineConfig
+from streamer.health import Condition, Judge, Verdict
+from streamer.metrics.run_metrics import PartitionLag, RunMetrics
+from streamer.status.history import RunHistory, total_lag
+from streamer.status.table_status import TableStatus
+
+#: How many partitions are shown: those with the largest lag.
+_PARTITIONS = 256
+
+
+class PipelineStatus:
+    """Collects the status of one pipeline from what the process knows. Any thread may use it.
+
+    Args:
+        name: the name of the pipeline.
+        source: the topic, or the path of the folder.
+        config: the settings; None for a search for topics, or a topic without a pipeline.
+        metrics: the metrics of the pipeline.
+        history: the recent events of the pipeline.
+        health: the health of the pipeline.
+        redacted: removes secrets from a text.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        config: PipelineConfig | None,
+        metrics: RunMetrics,
+        history: RunHistory,
+        health: Judge,
+        redacted: Callable[[str], str],
+    ) -> None:
+        self.name, self._source, self._config = name, source, config
+        self._metrics, self._history, self._health = metrics, history, health
+        self._redacted = redacted
+        self._tables: tuple[TableStatus, ...] = ()
+        self._columns: Callable[[], pa.Schema] | None = None
+
+    def watch(self, tables: tuple[TableStatus, ...], columns: Callable[[], pa.Schema]) -> None:
+        """Also report the tables and the columns of the pipeline, once they are open."""
+        self._tables, self._columns = tables, columns
+
+    def note_lag(self) -> None:
+        """Remember the lag as the metrics report it now; called after each poll."""
+        if self._metrics.lag:
+            self._history.add_lag(*self._total_lag())
+
+    def report(self, *, with_details: bool) -> dict[str, object]:
+        """Return the status as JSON values, without secrets.
+
+        Args:
+            with_details: whether the result has ``details``.
+        """
+        facts = self._summary()
+        if with_details:
+            facts["details"] = self._details()
+        redacted = redact_tree(facts, self._redacted)
+        assert isinstance(redacted, dict)
+        # Clients ask for the pipeline by its name, and compare its state.
+        return {**redacted, "name": self.name, "state": facts["state"]}
+
+    def _summary(self) -> dict[str, object]:
+        verdict, (records, seconds) = self._health.verdict(), self._total_lag()
+        return {
+            "name": self.name,
+            "source": self._source,
+            "table": "" if self._config is None else self._config.table.path,
+            "state": self._state(verdict),
+            "reason": verdict.reason,
+            "is_ready": verdict.is_ready,
+            "lag_records": records,
+            "lag_s": seconds,
+            **self._history.summary(),
+        }
+
+    def _state(self, verdict: Verdict) -> str:
+        if verdict.condition is Condition.ENDED:
+            return "failed" if self._history.has_failed else "stopped"
+        if verdict.condition is not Condition.RUNNING:
+            return verdict.condition.name.lower()
+        return "running" if verdict.is_ready else "starting"
+
+    def _total_lag(self) -> tuple[int | None, float | None]:
+        return total_lag((one.records, one.seconds) for one in self._metrics.lag)
+
+    def _details(self) -> dict[str, object]:
+        columns = None if self._columns is None else self._columns()
+        return {
+            "lag": self._lag_facts(),
+            "tables": [one.facts() for one in self._tables],
+            "columns": [] if columns is None else _column_facts(columns),
+            "settings": self._settings(),
+            **self._history.details(),
+        }
+
+    def _lag_facts(self) -> dict[str, object]:
+        partitions = self._metrics.lag
+        shown = nlargest(_PARTITIONS, partitions, lambda one: one.records or 0)
+        shown.sort(key=lambda one: one.partition)
+        return {
+            "seen_at": self._metrics.lag_seen_at,
+            "num_partitions": len(partitions),
+            "partitions": [_partition_facts(one) for one in shown],
+        }
+
+    def _settings(self) -> Mapping[str, object]:
+        if self._config is None:
+            return {}
+        settings: Mapping[str, object] = self._config.model_dump(mode="json", by_alias=True)
+        return settings
+
+
+def _partition_facts(lag: PartitionLag) -> dict[str, object]:
+    return {
+        "partition": lag.partition,
+        "next_offset": lag.next_offset,
+        "records": lag.records,
+        "seconds": lag.seconds,
+    }
+
+
+def _column_facts(columns: pa.Schema) -> list[dict[str, object]]:
+    return [{"name": field.name, "type": str(field.type)} for field in columns]
