@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamer.events import (
+    ActionRequested,
     Alive,
     BatchPlanned,
     BatchWritten,
@@ -34,6 +35,8 @@ from streamer.events import (
     Retrying,
     RulesViolated,
     RunFailed,
+    RunPaused,
+    RunResumed,
     RunStarted,
     RunStopped,
     RunStopping,
@@ -261,6 +264,12 @@ def describe(event: Event) -> str:
             return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
         case ClusteringAwaited():
             return f"waiting, looking again in {event.pause_s:g} s: {event.reason}"
+        case ActionRequested():
+            return f"asked over HTTP to {event.action}"
+        case RunPaused():
+            return "paused"
+        case RunResumed():
+            return f"resumed after {event.seconds:.0f} s"
         case RunFailed():
             return f"failed: {event.error_type}: {event.error}"
         case RunStopping():

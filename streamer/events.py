@@ -444,6 +444,33 @@ class ClusteringAwaited:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionRequested:
+    """A client of the endpoint asks the run for an action, such as on the status page.
+
+    Attributes:
+        action: ``pause``, ``resume`` or ``stop``.
+    """
+
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused:
+    """The stream has ended, because the run was asked to pause. It starts again at ``resume``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """The run was asked to resume, and the stream starts from the table's checkpoint.
+
+    Attributes:
+        seconds: the time since ``RunPaused``.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunFailed:
     """The run failed permanently, perhaps before the stream started. This is its last event.
 
@@ -509,6 +536,9 @@ Event: TypeAlias = (
     | ServiceCompleted
     | Retrying
     | ClusteringAwaited
+    | ActionRequested
+    | RunPaused
+    | RunResumed
     | RunFailed
     | RunStopping
     | RunStopped
@@ -518,8 +548,8 @@ Event: TypeAlias = (
 class Listener(Protocol):
     """Receives each event, in order, on the thread that emits it.
 
-    Events of asynchronous compactions, keepalives and warnings come from threads that do not belong
-    to the loop.
+    Events of asynchronous compactions, keepalives, warnings and requested actions come from threads
+    that do not belong to the loop.
     """
 
     def __call__(self, event: Event, /) -> None:

@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from streamer.events import (
+    ActionRequested,
     Alive,
     BatchPlanned,
     BatchWritten,
@@ -20,6 +21,8 @@ from streamer.events import (
     Event,
     Retrying,
     RunFailed,
+    RunPaused,
+    RunResumed,
     RunStarted,
     RunStopped,
     TopicsFound,
@@ -34,6 +37,7 @@ class Condition(Enum):
     """What a run does, as far as its health is concerned."""
 
     RUNNING = auto()
+    PAUSED = auto()
     FAILING = auto()
     STUCK = auto()
     ENDED = auto()
@@ -90,7 +94,7 @@ class Health:
         self._lock = threading.Lock()
         self._waiting_at: Callable[[], float] = lambda: 0.0
         self._doing, self._progress_at = "starting", clock()
-        self._is_streaming = False
+        self._is_streaming = self._is_paused = False
         self._failing_since: float | None = None
         self._failure = ""
         self._failing_compactions: dict[str, _FailingCompaction] = {}
@@ -110,7 +114,7 @@ class Health:
         with self._lock:
             if isinstance(event, CompactionFailed):
                 self._note_failed_compaction(event)
-            elif not isinstance(event, Alive | WarningLogged):
+            elif not isinstance(event, Alive | WarningLogged | ActionRequested):
                 self._progress_at = self._clock()
                 self._note(event)
 
@@ -121,6 +125,11 @@ class Health:
 
     def _note(self, event: Event) -> None:
         match event:
+            case RunPaused():
+                self._is_paused, self._is_streaming, self._failing_since = True, False, None
+            case RunResumed():
+                self._is_paused, self._doing = False, "starting the stream"
+                self._is_streaming = True
             case RunStarted():
                 self._doing, self._is_streaming = "waiting for records", True
             case TopicsFound():
@@ -132,7 +141,7 @@ class Health:
                 self._doing = f"table services after batch {event.batch_id}"
                 self._failing_since = None
             case Retrying():
-                self._is_streaming, self._ended = False, None
+                self._is_streaming, self._ended, self._is_paused = False, None, False
                 limit = f" of {event.max_attempts}" if event.max_attempts else ""
                 self._doing = f"attempt {event.attempt + 1}{limit}"
                 self._failing_since = self._failing_since or self._progress_at
@@ -165,6 +174,9 @@ class Health:
         if silent_s > self._stuck_after_s:
             text = f"stuck for {silent_s:.0f} s: {self._doing}"
             return Verdict(False, False, text, Condition.STUCK)
+        if self._is_paused:
+            text = "paused" + self._failing_compaction(now)
+            return Verdict(True, False, text, Condition.PAUSED)
         if self._is_streaming and waited_at - self._progress_at > _RECOVERED_AFTER_S:
             self._failing_since = None
         if self._failing_since is not None:

@@ -39,6 +39,8 @@ from streamer.events import (
     RecordsRejected,
     Retrying,
     RulesViolated,
+    RunPaused,
+    RunResumed,
     RunStarted,
     RunStopped,
     RunStopping,
@@ -108,6 +110,8 @@ class StreamLoop:
         config: how long the loop runs, and how often it writes a batch.
         listener: receives all events.
         schedule: when the stream runs, if other pipelines share the process.
+        paused: set while the run should pause. The stream ends after the batch in progress, and a
+            batch that was read ahead, and later starts again from the table's checkpoint.
     """
 
     def __init__(
@@ -120,18 +124,19 @@ class StreamLoop:
         config: RunConfig,
         listener: Listener,
         schedule: Schedule = UNSHARED,
+        paused: threading.Event | None = None,
     ) -> None:
         self._name, self._source, self._sink = name, source, sink
         self._exchange, self._services = exchange, services
         self._config, self._listener, self._schedule = config, listener, schedule
-        self._stopping = threading.Event()
+        self._stopping, self._paused = threading.Event(), paused or threading.Event()
         self._is_streaming = False
         self.has_unfinished_work = False
         self._stop_by = math.inf
         self.waiting_at = 0.0
         self.committed_at: float | None = None
         self.created_at = time.monotonic()
-        self._is_ending = self._is_announced = self.is_idle = False
+        self._is_ending = self._is_announced = self.is_idle = self._is_resting = False
         self._pausing: Pause | None = None
         self._planned_at = -math.inf
         self._position: Position | None = None
@@ -143,8 +148,9 @@ class StreamLoop:
 
     @property
     def position(self) -> Position | None:
-        """The committed position; None if the stream neither runs nor waits for records."""
-        return self._position if self._is_streaming or self.is_idle else None
+        """The committed position; None if the stream neither runs, waits for records nor pauses."""
+        is_known = self._is_streaming or self.is_idle or self._is_resting
+        return self._position if is_known else None
 
     def stop(self) -> bool:
         """Ask the run to stop after the batch in progress; may be called from a signal handler.
@@ -156,7 +162,7 @@ class StreamLoop:
         if not self._stopping.is_set():
             self._stop_by = time.monotonic() + STOP_GRACE_S
         self._stopping.set()
-        return self._is_streaming or self._is_ending
+        return self._is_streaming or self._is_ending or self._is_resting
 
     def run(self) -> RunStopped:
         """Stream until the topic is read (mode ``once``), or ``stop`` is called.
@@ -277,7 +283,7 @@ class StreamLoop:
     def _stream_in_turns(self) -> None:
         """Stream until the run ends; if other pipelines share the process, with pauses."""
         self._is_announced = False
-        while not self._stopping.is_set():
+        while self._await_resume():
             if self._schedule.is_shared:
                 self._source.check_reachable()  # waits before it has a slot that others need
             with self._schedule.stream(self._waits_no_longer) as has_slot:
@@ -289,11 +295,29 @@ class StreamLoop:
                 self._await_records()
             self._await_trigger()
 
+    def _await_resume(self) -> bool:
+        """Wait while the run should pause, without a slot; return False if it should stop."""
+        if self._paused.is_set() and not self._stopping.is_set():
+            began, self._is_resting = time.monotonic(), True
+            self._listener(RunPaused())
+            try:
+                while self._paused.is_set() and not self._waits_no_longer():
+                    self._pause(_POLL_S)
+            finally:
+                self._is_resting = False
+            if not self._stopping.is_set():
+                self._listener(RunResumed(time.monotonic() - began))
+        return not self._stopping.is_set()
+
     def _await_records(self) -> None:
         assert self._position is not None
         self.is_idle = True
+
+        def gives_up() -> bool:
+            return self._waits_no_longer() or self._paused.is_set()
+
         try:
-            self._schedule.await_records(self._position, self._topic_id, self._waits_no_longer)
+            self._schedule.await_records(self._position, self._topic_id, gives_up)
         finally:
             self.is_idle = False
 
@@ -455,6 +479,8 @@ class StreamLoop:
             if self._config.mode == "continuous":
                 has_progressed = self._totals["batches"] > batches_before
                 self._pausing = turn.find_pause(is_idle=is_idle, has_progressed=has_progressed)
+            if self._paused.is_set():
+                self._pausing = Pause.ASKED
             if self._pausing is not None:
                 return self._close(batches)
             self._pause(_POLL_S)

@@ -82,6 +82,7 @@ def build(
     listener: Listener,
     exchange: StreamExchange[Any] | None = None,
     process: SharedProcess | None = None,
+    paused: threading.Event | None = None,
 ) -> Iterator[Pipeline]:
     """Open the source, the tables and Spark until the block ends.
 
@@ -93,6 +94,7 @@ def build(
         listener: receives all events.
         exchange: moves records to their buckets; None to choose an exchange for each batch.
         process: the process that the pipeline shares with others; None if it has its own.
+        paused: set while the run should pause; None if it never should.
 
     Raises:
         HudiError: a setting, the topic or the table is not suitable; see the subclasses.
@@ -124,6 +126,7 @@ def build(
             config.run,
             listener,
             UNSHARED if process is None else process.schedule_of(config),
+            paused,
         )
         yield Pipeline(loop, sink, source, [writer.table for writer in writers])
 

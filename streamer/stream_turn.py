@@ -16,6 +16,8 @@ class Pause(Enum):
     TURN_ENDED = auto()
     #: Nothing is unread.
     IDLE = auto()
+    #: The run was asked to pause.
+    ASKED = auto()
 
 
 class StreamTurn:

@@ -72,11 +72,12 @@ def _run_one(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         if arguments.parallel_batches is not None:
             _LOG.warning("--parallel-batches has no effect, because there is only one pipeline")
         with (
-            pipeline.build(config, monitor.listener) as built,
+            pipeline.build(config, monitor.listener, paused=monitor.control.paused) as built,
             monitor.watch(built),
             _alive(built, monitor.listener, config),
         ):
             signals.watch(built.loop.stop)
+            monitor.control.bind_stop(built.loop.stop)
             arguments.loop = built.loop
             built.loop.run()
 

@@ -6,7 +6,16 @@ from typing import Annotated
 
 from pydantic import Field
 
+from streamer.config import settings
+from streamer.config.errors import Problem
 from streamer.config.section import Section
+from streamer.config.settings import Secret
+
+#: The path of the token in the pipeline file.
+TOKEN_PATH = "metrics.action_token"
+
+#: The least length of the token. A random token of this length cannot be guessed over a network.
+LEAST_TOKEN_LENGTH = 16
 
 
 class MetricsConfig(Section):
@@ -31,3 +40,19 @@ class MetricsConfig(Section):
     status_page: bool = True
     """Whether the endpoint serves the [status page](status_page.md) (``/``) and ``/status.json``.
     Both show the settings without secrets, and values of rejected records."""
+
+    action_token: Secret | None = None
+    """A secret of at least 16 characters. With it, the status page and other clients can pause,
+    resume and stop pipelines ([Actions](status_page.md#actions)). Without it, they cannot. A file
+    or variable is read at each request."""
+
+    def unresolved(self) -> list[Problem]:
+        """Return a problem if the token cannot be found, or is too short."""
+        if self.action_token is None:
+            return []
+        path, _, name = TOKEN_PATH.rpartition(".")
+        problems = settings.unresolved({name: self.action_token}, path)
+        if not problems and len(self.action_token.resolve()) < LEAST_TOKEN_LENGTH:
+            text = f"shorter than {LEAST_TOKEN_LENGTH} characters; openssl rand -hex 16 prints one"
+            problems = [Problem(TOKEN_PATH, text)]
+        return problems

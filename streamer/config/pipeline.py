@@ -134,6 +134,7 @@ class PipelineConfig(Section):
             *settings.unresolved(self.spark.conf, "spark.conf"),
             *self._unresolved_access(),
             *unresolved_secrets(self.transform),
+            *self.metrics.unresolved(),
         ]
 
     @property

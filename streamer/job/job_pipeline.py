@@ -53,6 +53,7 @@ class JobPipeline(Member):
         self._loop: StreamLoop | None = None
         self._has_seen_topic, self._missing_since = was_found, math.inf
         self._was_broker_away = False
+        monitor.control.bind_stop(self.stop)
 
     @property
     def has_unfinished_work(self) -> bool:
@@ -92,7 +93,12 @@ class JobPipeline(Member):
                 if not has_slot:
                     return self._end("interrupted")
                 built = ended.enter_context(
-                    pipeline.build(self._config, self._listener, process=self._process)
+                    pipeline.build(
+                        self._config,
+                        self._listener,
+                        process=self._process,
+                        paused=self._monitor.control.paused,
+                    )
                 )
             self._has_seen_topic, self._missing_since = True, math.inf
             ended.enter_context(self._monitor.watch(built))

@@ -11,14 +11,17 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from types import MappingProxyType
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from lakemark.errors import InvalidConfig
+from streamer.config.metrics import TOKEN_PATH
 from streamer.health import Health, Judge
+from streamer.status.control import RunAction
 from streamer.status.page import load_page
+from streamer.status.pipeline_status import PipelineStatus
 from streamer.status.process_status import ProcessStatus
 
 _LOG = logging.getLogger(__name__)
@@ -33,6 +36,12 @@ _UNCACHED = {
 }
 _PATHS = "/, /status.json, /metrics, /health or /ready"
 _POLL_S = 0.1
+
+#: The number of parts of a path of an action, with the empty one before the first slash.
+_ACTION_PARTS = 4
+
+#: No more bytes of the body of a request are read. No request needs a body.
+_MAX_BODY_BYTES = 1 << 16
 
 #: Seconds after which the connection of a client that sends nothing is closed.
 _CLIENT_TIMEOUT_S = 10
@@ -64,7 +73,8 @@ def serve(
         port: the port; 0 for a free port.
         registry: the metrics that ``/metrics`` returns.
         health: decides the answers of ``/health`` and ``/ready``.
-        status: what ``/status.json`` and the status page show; None to serve neither.
+        status: what ``/status.json`` and the status page show, and what performs actions; None to
+            serve neither.
 
     Raises:
         CannotListen: the server cannot listen on the address.
@@ -106,6 +116,11 @@ class _Server(ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
 
+    @property
+    def shown(self) -> ProcessStatus | None:
+        """The status, if it may be shown."""
+        return self.status if self.status is not None and self.status.has_page else None
+
     def server_bind(self) -> None:
         # The base class looks up the name of the machine, which can take seconds.
         TCPServer.server_bind(self)
@@ -121,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _CLIENT_TIMEOUT_S
 
     def do_GET(self) -> None:
-        url, status = urlsplit(self.path), self.server.status
+        url, status = urlsplit(self.path), self.server.shown
         if url.path == "/metrics":
             self._answer_metrics()
         elif url.path in ("/health", "/ready"):
@@ -131,12 +146,42 @@ class _Handler(BaseHTTPRequestHandler):
             policy = {"Content-Security-Policy": page.policy}
             self._answer(HTTPStatus.OK, _HTML, page.html, _UNCACHED | policy)
         elif url.path == "/status.json" and status is not None:
-            self._answer_status(status, parse_qs(url.query))
+            self._answer_status(status, parse_qs(url.query, keep_blank_values=True))
         else:
             paths = "/metrics, /health or /ready" if status is None else _PATHS
             self._answer(HTTPStatus.NOT_FOUND, _TEXT, f"{paths}\n".encode())
 
     do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        self._skip_body()
+        status, parts = self.server.status, urlsplit(self.path).path.split("/")
+        if status is None or len(parts) != _ACTION_PARTS or parts[1] != "pipelines":
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"/pipelines/NAME/ACTION\n")
+        elif status.token is None:
+            self._answer(HTTPStatus.FORBIDDEN, _TEXT, f"actions need {TOKEN_PATH}\n".encode())
+        elif not status.token.is_in(self.headers.get("Authorization", "")):
+            challenge = {"WWW-Authenticate": 'Bearer realm="lakemark"'}
+            self._answer(HTTPStatus.UNAUTHORIZED, _TEXT, b"wrong or missing token\n", challenge)
+        else:
+            self._perform(status.find(unquote(parts[2])), parts[3])
+
+    def _skip_body(self) -> None:
+        """Read the body of a request, because the client may send it before it reads the answer."""
+        length = self.headers.get("Content-Length", "0")
+        self.rfile.read(min(int(length), _MAX_BODY_BYTES) if length.isdecimal() else 0)
+
+    def _perform(self, pipeline: PipelineStatus | None, action: str) -> None:
+        if pipeline is None or action not in {*RunAction}:
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"no such pipeline or action\n")
+            return
+        possible = pipeline.possible_actions()
+        if action not in possible:
+            text = f"not possible now; possible: {', '.join(possible) or 'nothing'}\n"
+            self._answer(HTTPStatus.CONFLICT, _TEXT, text.encode())
+            return
+        pipeline.perform(RunAction(action))
+        self._answer(HTTPStatus.ACCEPTED, _TEXT, f"asked to {action}\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing, because the output belongs to the run."""

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 from streamer.events import (
+    ActionRequested,
     Alive,
     BatchPlanned,
     BatchWritten,
@@ -33,6 +34,8 @@ from streamer.events import (
     Retrying,
     RulesViolated,
     RunFailed,
+    RunPaused,
+    RunResumed,
     RunStarted,
     RunStopped,
     RunStopping,
@@ -116,6 +119,7 @@ class RunMetrics:
         build.labels(*factory.run, version("lakemark")).set(1)
         self._is_running = factory.one_gauge("running", "1 until the run ends, then 0")
         self._is_running.set(1)
+        self._is_paused = factory.one_gauge("paused", "1 while the run is paused")
         self._registry = families.registry
         self._shapes: dict[str, TableShape] = {}
 
@@ -191,19 +195,25 @@ class RunMetrics:
                 self._failures.retries.inc()
                 self._failures.fail(event.error_type)
                 self._failures.consecutive.set(event.attempt)
+            case RunPaused():
+                self._is_paused.set(1)
+            case RunResumed():
+                self._is_paused.set(0)
             case RunFailed():
                 self._failures.fail(event.error_type)
                 self._services.running.set(0)
                 self._is_running.set(0)
+                self._is_paused.set(0)
             case RunStopped():
                 self._is_running.set(0)
+                self._is_paused.set(0)
                 self._batches.planned.set(0)
                 self._services.running.set(0)
             case WarningLogged():
                 self._failures.warnings.inc()
             case TopicsFound():
                 self._failures.consecutive.set(0)
-            case MetricsServed() | Alive() | RunStopping():
+            case MetricsServed() | Alive() | RunStopping() | ActionRequested():
                 pass  # these events change no metric
             case GroupCommitFailed():
                 self._failures.group_commits.inc()

@@ -12,13 +12,15 @@ from streamer.config.metrics import MetricsConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
 from streamer.events import Event, Listener, MetricsServed
-from streamer.health import Health, SharedHealth
+from streamer.health import Health, Judge, SharedHealth
 from streamer.metrics.endpoint import serve
 from streamer.metrics.metric_families import MetricFamilies
 from streamer.metrics.poller import poll_in_background
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS
 from streamer.pipeline import Pipeline
+from streamer.status.action_token import ActionToken
+from streamer.status.control import PipelineControl
 from streamer.status.history import RunHistory
 from streamer.status.pipeline_status import PipelineStatus
 from streamer.status.process_status import ProcessStatus
@@ -45,10 +47,9 @@ def monitor_run(config: PipelineConfig, next_listener: Listener) -> Iterator[Run
     monitor, health, status = _monitor(
         name, origin, config, metrics, served, next_listener, build_redactor(config)
     )
-    process = ProcessStatus(health)
+    process = _process_status(health, served)
     process.add(status)
-    page = process if served.status_page else None
-    with serve(served.host, served.port, metrics.registry, health, page) as listening_port:
+    with serve(served.host, served.port, metrics.registry, health, process) as listening_port:
         monitor.listener(MetricsServed(served.host, listening_port, served.status_page))
         yield monitor
 
@@ -72,8 +73,7 @@ def monitor_runs(
         yield monitors
         return
     registry, health = monitors.families.registry, monitors.health
-    page = monitors.status if served.status_page else None
-    with serve(served.host, served.port, registry, health, page) as listening_port:
+    with serve(served.host, served.port, registry, health, monitors.status) as listening_port:
         listener(MetricsServed(served.host, listening_port, served.status_page))
         yield monitors
 
@@ -91,7 +91,7 @@ class RunMonitors:
 
     def __init__(self, served: MetricsConfig, redacted: Callable[[str], str]) -> None:
         self.families, self.health = MetricFamilies(), SharedHealth()
-        self.status = ProcessStatus(self.health)
+        self.status = _process_status(self.health, served)
         self._served, self._redacted = served, redacted
         self._monitors: dict[str, RunMonitor] = {}
 
@@ -141,6 +141,11 @@ class RunMonitors:
         return otherwise if monitor is None else monitor.listener
 
 
+def _process_status(health: Judge, served: MetricsConfig) -> ProcessStatus:
+    token = None if served.action_token is None else ActionToken(served.action_token)
+    return ProcessStatus(health, token, has_page=served.status_page)
+
+
 def _monitor(
     name: str,
     source: str,
@@ -158,8 +163,12 @@ def _monitor(
         history(event)
         next_listener(event)
 
-    status = PipelineStatus(name, source, config, metrics, history, health, redacted)
-    return RunMonitor(listen, served, _Monitored(metrics, health, status)), health, status
+    control = PipelineControl()
+    status = PipelineStatus(
+        name, source, config, metrics, history, health, redacted, control, listen
+    )
+    monitored = _Monitored(metrics, health, status)
+    return RunMonitor(listen, served, monitored, control), health, status
 
 
 @dataclass(frozen=True)
@@ -190,11 +199,13 @@ class RunMonitor:
 
     Attributes:
         listener: receives the events of the run.
+        control: the switches of the run, which clients of the endpoint use.
     """
 
     listener: Listener
     _config: MetricsConfig = field(default_factory=MetricsConfig)
     _monitored: _Monitored | None = None
+    control: PipelineControl = field(default_factory=PipelineControl)
 
     def watch_wait(self, waiting_at: Callable[[], float]) -> None:
         """Until ``watch`` is called, use this time as that at which the thread last waited."""

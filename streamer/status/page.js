@@ -127,6 +127,7 @@ function showPipelines() {
 }
 
 function showState(pipeline) {
+  showActions(pipeline);
   const batch = pipeline.details.batch_in_progress, compaction = pipeline.details.compaction;
   show("state",
     h("p", {}, badge(pipeline.state), " ", h("strong", {}, pipeline.name), " ", h("span", {class: "dim"}, `${pipeline.source} → ${pipeline.table}`)),
@@ -235,6 +236,31 @@ function showDetails(pipeline) {
   show("settings", h("pre", {}, JSON.stringify(details.settings, null, 2)));
 }
 
+// --- actions ---
+
+const QUESTIONS = {stop: "Stop this pipeline? Only a restart of its process starts it again."};
+
+function showActions(pipeline) {
+  byId("actions").hidden = !report.accepts_actions;
+  const shown = pipeline.actions.join(" ");
+  if (byId("buttons").dataset.shown === shown) return;
+  byId("buttons").dataset.shown = shown;
+  byId("buttons").replaceChildren(...pipeline.actions.map((one) => h("button", {type: "button", value: one, click: () => act(one)}, one)));
+}
+
+/** Ask for an action. The token is in the field only: neither a cookie nor a storage has it. */
+async function act(action) {
+  if (QUESTIONS[action] && !confirm(QUESTIONS[action])) return;
+  try {
+    const answer = await fetch(`pipelines/${encodeURIComponent(chosen)}/${encodeURIComponent(action)}`, {
+      method: "POST", headers: {Authorization: `Bearer ${byId("token").value}`}, signal: AbortSignal.timeout(10000)});
+    byId("outcome").textContent = await answer.text();
+  } catch (error) {
+    byId("outcome").textContent = `no answer: ${error.message}`;
+  }
+  ask();
+}
+
 // --- polling ---
 
 function showAnswer() {
@@ -282,6 +308,7 @@ async function poll() {
 }
 
 try { chosen = decodeURIComponent(location.hash.slice(1)) || null; } catch { chosen = null; }
+byId("actions").addEventListener("submit", (event) => event.preventDefault());
 setInterval(showFreshness, 1000);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
 poll();

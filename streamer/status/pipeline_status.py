@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from streamer.config.masking import redact_tree
 from streamer.config.pipeline import PipelineConfig
+from streamer.events import ActionRequested, Listener
 from streamer.health import Condition, Judge, Verdict
 from streamer.metrics.run_metrics import PartitionLag, RunMetrics
+from streamer.status.control import PipelineControl, RunAction
 from streamer.status.history import RunHistory, total_lag
 from streamer.status.table_status import TableStatus
 
@@ -29,6 +31,8 @@ class PipelineStatus:
         history: the recent events of the pipeline.
         health: the health of the pipeline.
         redacted: removes secrets from a text.
+        control: the switches of the pipeline.
+        listener: receives the event of an action.
     """
 
     def __init__(
@@ -40,10 +44,12 @@ class PipelineStatus:
         history: RunHistory,
         health: Judge,
         redacted: Callable[[str], str],
+        control: PipelineControl,
+        listener: Listener,
     ) -> None:
         self.name, self._source, self._config = name, source, config
         self._metrics, self._history, self._health = metrics, history, health
-        self._redacted = redacted
+        self._redacted, self._control, self._listener = redacted, control, listener
         self._tables: tuple[TableStatus, ...] = ()
         self._columns: Callable[[], pa.Schema] | None = None
 
@@ -55,6 +61,17 @@ class PipelineStatus:
         """Remember the lag as the metrics report it now; called after each poll."""
         if self._metrics.lag:
             self._history.add_lag(*self._total_lag())
+
+    def possible_actions(self) -> tuple[RunAction, ...]:
+        """Return the actions that the pipeline can perform now."""
+        if self._health.verdict().condition is Condition.ENDED:
+            return ()
+        return self._control.possible()
+
+    def perform(self, action: RunAction) -> None:
+        """Ask the pipeline for a possible action, and report that it was asked for."""
+        self._listener(ActionRequested(action.value))
+        self._control.perform(action)
 
     def report(self, *, with_details: bool) -> dict[str, object]:
         """Return the status as JSON values, without secrets.
@@ -79,6 +96,7 @@ class PipelineStatus:
             "state": self._state(verdict),
             "reason": verdict.reason,
             "is_ready": verdict.is_ready,
+            "actions": [one.value for one in self.possible_actions()],
             "lag_records": records,
             "lag_s": seconds,
             **self._history.summary(),
@@ -89,6 +107,8 @@ class PipelineStatus:
             return "failed" if self._history.has_failed else "stopped"
         if verdict.condition is not Condition.RUNNING:
             return verdict.condition.name.lower()
+        if self._control.paused.is_set():
+            return "pausing"
         return "running" if verdict.is_ready else "starting"
 
     def _total_lag(self) -> tuple[int | None, float | None]:

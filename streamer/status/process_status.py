@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 from streamer.health import Judge
+from streamer.status.action_token import ActionToken
 from streamer.status.pipeline_status import PipelineStatus
 
 #: The version of the form of ``/status.json``. Fields are only added while it stays the same.
@@ -21,12 +22,26 @@ _CACHED_S = 0.5
 class ProcessStatus:
     """The status of a process. Any thread may ask for it; nothing is computed without a request.
 
+    Attributes:
+        token: see below.
+        has_page: see below.
+
     Args:
         health: the health of the process.
+        token: the token of requests for actions; None to refuse them.
+        has_page: whether the status may be shown. If not, only actions are accepted.
         monotonic_s: returns seconds of a clock that is never set back.
     """
 
-    def __init__(self, health: Judge, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        health: Judge,
+        token: ActionToken | None = None,
+        *,
+        has_page: bool = True,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.token, self.has_page = token, has_page
         self._health, self._monotonic_s = health, monotonic_s
         self._started_at, self._version = time.time(), version("lakemark")
         self._pipelines: Mapping[str, PipelineStatus] = {}
@@ -36,6 +51,10 @@ class ProcessStatus:
     def add(self, pipeline: PipelineStatus) -> None:
         """Add a pipeline. Two threads must not add pipelines at the same time."""
         self._pipelines = {**self._pipelines, pipeline.name: pipeline}
+
+    def find(self, pipeline: str) -> PipelineStatus | None:
+        """Return a pipeline by its name; None if there is none."""
+        return self._pipelines.get(pipeline)
 
     def to_json(self, detailed: str | None) -> bytes:
         """Return the status as JSON in UTF-8.
@@ -64,6 +83,7 @@ class ProcessStatus:
             "started_at": self._started_at,
             "is_alive": verdict.is_alive,
             "is_ready": verdict.is_ready,
+            "accepts_actions": self.token is not None,
             "pipelines": [
                 one.report(with_details=detailed is None or name == detailed)
                 for name, one in self._pipelines.items()

@@ -34,6 +34,14 @@ DESCRIBED: list[tuple[Event, str]] = [
         "metrics and health at http://127.0.0.1:9464/metrics, /health, /ready",
     ),
     (
+        events.MetricsServed("::1", 9464, True),
+        "status at http://[::1]:9464/, metrics and health at http://[::1]:9464/metrics, /health, "
+        "/ready",
+    ),
+    (events.ActionRequested("pause"), "asked over HTTP to pause"),
+    (events.RunPaused(), "paused"),
+    (events.RunResumed(61.4), "resumed after 61 s"),
+    (
         events.RunStarted("p", "orders", "/lake/[x]", {0: 5, 1: 7}, True),
         "p resumes: orders [0:5, 1:7] -> /lake/[x]",
     ),

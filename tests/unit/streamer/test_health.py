@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer.events import (
+    ActionRequested,
     Alive,
     BatchPlanned,
     BatchWritten,
@@ -193,7 +194,8 @@ def test_every_event_counts_as_progress_or_the_end(kind: type[Any], data: st.Dat
     run.now += 50
     run.health(data.draw(of_class(kind)))
     run.now += 50
-    is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed, Alive, WarningLogged)
+    from_threads = (CompactionFailed, Alive, WarningLogged, ActionRequested)
+    is_no_sign = kind in (RunFailed, RunStopped, *from_threads)
     assert run.health.verdict().is_alive is not is_no_sign
 
 

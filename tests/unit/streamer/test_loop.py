@@ -36,6 +36,8 @@ from streamer.events import (
     OffsetsLost,
     RecordsRejected,
     Retrying,
+    RunPaused,
+    RunResumed,
     RunStopped,
     SchemaEvolved,
     ServiceCompleted,
@@ -52,6 +54,7 @@ from streamer.stream_batches import PlannedBatch, StreamBatches
 from tests.json_stream import JsonStream, kafka_batch
 from tests.table_services import new_storage
 from tests.tables import Row, commit, lookup_writer, make, write_files, writer
+from tests.waiting import until
 from tests.writers import plan_clustering
 from transforms.decode.schema_policy import SchemaPolicy
 
@@ -162,6 +165,7 @@ def loop_of(
     is_behind_a_crash: bool = False,
     has_buckets: bool = True,
     schedule: Schedule = UNSHARED,
+    paused: threading.Event | None = None,
 ) -> StreamLoop:
     """Create a run on a table with two slices to compact, whose source does not answer."""
     storage = new_storage()
@@ -175,7 +179,9 @@ def loop_of(
     sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
     config = RunConfig(retry=limits)
     exchange = DriverExchange(LocalRunner(1))
-    return StreamLoop("orders", source, sink, exchange, services, config, reported.append, schedule)
+    return StreamLoop(
+        "orders", source, sink, exchange, services, config, reported.append, schedule, paused
+    )
 
 
 def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() -> None:
@@ -188,6 +194,46 @@ def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() 
     assert [event.attempt for event in retrying] == [1, 2, 3, 4, 5]
     assert [event.pause_s for event in retrying] == [0.005, 0.01, 0.02, 0.03, 0.03]
     assert time.monotonic() - started > 0.095
+    assert not loop.has_unfinished_work
+
+
+def test_run_that_is_asked_to_pause_makes_no_further_attempt_until_it_resumes() -> None:
+    reported: list[Event] = []
+    paused = threading.Event()
+    limits = RetryConfig(max_attempts=3, backoff_s=0.005, max_backoff_s=0.03)
+    loop = loop_of(LocalRunner(1), limits, reported, paused=paused)
+    paused.set()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            loop.run()
+        except BrokerUnreachable as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    until(lambda: reported == [RunPaused()])
+    seen_at = loop.waiting_at
+    until(lambda: loop.waiting_at > seen_at)
+    assert reported == [RunPaused()], "a paused run counts as alive, and attempts nothing"
+    paused.clear()
+    thread.join(LONG_S)
+    assert [type(event) for event in reported[1:4]] == [RunResumed, Retrying, Retrying]
+    assert len(failures) == 1
+
+
+def test_stop_ends_a_paused_run_by_itself() -> None:
+    reported: list[Event] = []
+    paused = threading.Event()
+    paused.set()
+    loop = loop_of(LocalRunner(1), RetryConfig(), reported, paused=paused)
+    thread = threading.Thread(target=loop.run, daemon=True)
+    thread.start()
+    until(lambda: reported == [RunPaused()])
+    assert loop.stop(), "a signal handler need not interrupt the run"
+    thread.join(LONG_S)
+    assert [type(event) for event in reported] == [RunPaused, RunStopped]
     assert not loop.has_unfinished_work
 
 

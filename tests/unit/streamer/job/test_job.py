@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import sys
@@ -24,6 +25,7 @@ from streamer.job.job_pipeline import JobPipeline
 from streamer.job.plan import plan_job
 from streamer.jvm_exit import JvmEnded
 from streamer.metrics.server import RunMonitors
+from streamer.status.control import RunAction
 from streamer.sources.errors import BrokerUnreachable, TopicNotFound
 from tests.unit.streamer.job.files import write
 from tests.waiting import until
@@ -175,6 +177,28 @@ def test_topic_that_another_file_names_is_not_of_the_pattern(
         until(lambda: "shop.b" in run.names)
         until(lambda: broker.searches > 3)
         assert [name for name in run.names if "topics" not in name] == ["special", "shop.b"]
+
+
+def test_client_stops_one_pipeline_also_after_it_has_started_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    broker.topics = ["shop.a", "shop.b"]
+    with Running([of_pattern(tmp_path, "pattern", "lake")]).until_end() as run:
+        until(lambda: {"shop.a", "shop.b"} <= {*run.names})
+        broker.topics = ["shop.b"]
+        until(lambda: run.outcome("shop.a") == "failed")
+        status = run.monitors.status.find("shop.a")
+        assert status is not None
+        assert status.possible_actions() == ()
+        broker.topics = ["shop.a", "shop.b"]
+        until(lambda: isinstance(run.events["shop.a"][-1], RunStarted), "another start")
+        assert status.possible_actions() == (RunAction.PAUSE, RunAction.STOP)
+        status.perform(RunAction.STOP)
+        until(lambda: run.outcome("shop.a") == "interrupted")
+        assert status.possible_actions() == ()
+        assert run.outcome("shop.b") == "unfinished"
+        names = [one["name"] for one in json.loads(run.monitors.status.to_json(""))["pipelines"]]
+        assert {"shop.a", "shop.b"} <= {*names}
 
 
 @pytest.mark.parametrize("is_missed_by_a_search", [True, False])

@@ -68,7 +68,12 @@ class FilesRun:
     def running(self) -> Iterator[None]:
         """Run until the block ends."""
         with monitor_run(self.config, self._listen) as monitor:
-            with pipeline.build(self.config, monitor.listener) as built, monitor.watch(built):
+            paused = monitor.control.paused
+            with (
+                pipeline.build(self.config, monitor.listener, paused=paused) as built,
+                monitor.watch(built),
+            ):
+                monitor.control.bind_stop(built.loop.stop)
                 thread = threading.Thread(target=self._run, args=(built.loop.run,), daemon=True)
                 thread.start()
                 try:

@@ -86,3 +86,31 @@ def test_page_fits_a_phone_and_has_dark_colours(browser: Browser, tmp_path: Path
         assert len(set(colours)) == 2
         until(lambda: not browser.evaluate("document.querySelector('#problem').innerText"))
         assert browser.errors == []
+
+
+def test_button_pauses_a_run_with_the_token_of_the_field(
+    browser: Browser, tmp_path: Path
+) -> None:
+    token = "a token of a good length"
+    run = FilesRun(tmp_path, "a/b & c", action_token=token)
+    with run.running():
+        browser.open(f"http://127.0.0.1:{run.port}/")
+        browser.wait_for_text("#buttons", "pause")
+        browser.evaluate("document.querySelector('button[value=pause]').click()")
+        browser.wait_for_text("#outcome", "wrong or missing token")
+        browser.evaluate(f"document.querySelector('#token').value = {json.dumps(token)}")
+        browser.evaluate("document.querySelector('button[value=pause]').click()")
+        browser.wait_for_text("#state", "paused")
+        browser.wait_for_text("#buttons", "resume")
+        kept = "JSON.stringify([document.cookie, {...localStorage}, {...sessionStorage}])"
+        assert browser.evaluate(kept) == '["",{},{}]'
+        browser.evaluate("document.querySelector('button[value=resume]').click()")
+        browser.wait_for_text("#state", "running")
+
+
+def test_page_without_actions_shows_no_token_field(browser: Browser, tmp_path: Path) -> None:
+    run = FilesRun(tmp_path)
+    with run.running():
+        browser.open(f"http://127.0.0.1:{run.port}/")
+        browser.wait_for_text("#state", "running")
+        assert browser.evaluate("document.querySelector('#actions').hidden")
