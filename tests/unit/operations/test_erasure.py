@@ -128,7 +128,7 @@ def test_a_write_that_was_pending_does_not_let_queries_travel_further_back(tmp_p
     table.upsert(upserted(range(12), 1))
     other = reopen(table.location)
     other.upsert(upserted([0], 2))
-    other._rows._recover()
+    other._rows._attempts.recover()
     other._rows._writer.begin(Operation.UPSERT)
     between = table.upsert(upserted(range(1, 12), 3)).instant
     table.erase(ERASED)

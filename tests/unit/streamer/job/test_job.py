@@ -25,8 +25,8 @@ from streamer.job.job_pipeline import JobPipeline
 from streamer.job.plan import plan_job
 from streamer.jvm_exit import JvmEnded
 from streamer.metrics.server import RunMonitors
-from streamer.status.control import RunAction
 from streamer.sources.errors import BrokerUnreachable, TopicNotFound
+from streamer.status.control import RunAction
 from tests.unit.streamer.job.files import write
 from tests.waiting import until
 

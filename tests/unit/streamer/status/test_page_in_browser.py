@@ -88,9 +88,7 @@ def test_page_fits_a_phone_and_has_dark_colours(browser: Browser, tmp_path: Path
         assert browser.errors == []
 
 
-def test_button_pauses_a_run_with_the_token_of_the_field(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_button_pauses_a_run_with_the_token_of_the_field(browser: Browser, tmp_path: Path) -> None:
     token = "a token of a good length"
     run = FilesRun(tmp_path, "a/b & c", action_token=token)
     with run.running():
