@@ -13,6 +13,7 @@ from tests.immediate_failures import ImmediateFailures
 
 pytest_plugins = [
     "tests.fixtures.emulators",
+    "tests.fixtures.hive_metastore",
     "tests.fixtures.kafka",
     "tests.fixtures.oracle",
     "tests.fixtures.quick_s3",

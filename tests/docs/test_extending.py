@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import test_lock, test_storage, test_transform
+from tests.contract import test_catalogs, test_lock, test_storage, test_transform
 from tests.fixtures import storage as storage_fixtures
 from tests.merging import modes
 from tests.protocol import two_processes
@@ -30,6 +30,7 @@ LISTS = {
     "TRANSFORMS": test_transform,
     "STORAGE_KINDS": storage_fixtures,
     "EMULATED_KINDS": storage_fixtures,
+    "CATALOG_KINDS": test_catalogs,
 }
 
 
@@ -53,6 +54,7 @@ def test_every_addition_has_a_checklist_and_a_suite() -> None:
         "Source",
         "Record merger",
         "Lock provider",
+        "Catalog",
         "Index",
     ]
     for section in sections:

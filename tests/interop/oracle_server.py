@@ -114,13 +114,15 @@ def claim_standard_output() -> TextIO:
     return answers
 
 
-def start_session(driver_memory: str, timezone: str) -> SparkSession:
+def start_session(
+    driver_memory: str, timezone: str, further: Mapping[str, str] | None = None
+) -> SparkSession:
     """Start a local session of two threads that can read and write Apache Hudi's tables."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     jars = resolve([HUDI_COORDINATE], cache_home() / "jars")
     builder = SparkSession.builder.master("local[2]").appName("oracle")
     builder = builder.config("spark.jars", ",".join(map(str, jars)))
-    for key, value in _ORACLE_SETTINGS.items():
+    for key, value in {**_ORACLE_SETTINGS, **(further or {})}.items():
         builder = builder.config(key, value)
     # Unpacked and shuffled files are deleted with its folder, even if the process is killed.
     own = [
