@@ -369,8 +369,8 @@ class ServiceFailed:
     """A table service failed between two batches. It is retried, and the batches continue.
 
     Attributes:
-        service: the name of the service: ``partition_expiry``, ``clustering`` or
-            ``log_compaction``.
+        service: the name of the service: ``partition_expiry``, ``clustering``,
+            ``log_compaction`` or ``catalog_sync``. A sync runs while batches are written.
         error: the message of the error.
         failures: the number of consecutive failures, including this one.
         pause_s: seconds until the service may run again, after a batch.
@@ -393,7 +393,8 @@ class ServiceCompleted:
     The services are log compaction, clustering, the resizing of buckets, cleaning, archival, and
     the rollback of dead writers. A wait has the name ``compaction_wait``.
 
-    Cleaning and archival of the metadata table have the name ``metadata``.
+    Cleaning and archival of the metadata table have the name ``metadata``. A sync that has changed
+    a catalog has the name ``catalog_sync``.
 
     Attributes:
         service: the name of the service or wait.
@@ -488,7 +489,7 @@ class RunStopping:
     """The run was asked to stop. It stops after the work in progress.
 
     Attributes:
-        work: ``batch`` or ``compaction``; "" if nothing is in progress.
+        work: ``batch``, ``compaction`` or ``catalog sync``; "" if nothing is in progress.
     """
 
     work: str

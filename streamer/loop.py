@@ -269,12 +269,12 @@ class StreamLoop:
             time.sleep(min(remaining_s, _POLL_S))
 
     def _let_services_finish(self) -> None:
-        """Wait for an asynchronous compaction; after a stop, only within the grace period."""
+        """Wait for asynchronous services; after a stop, only within the grace period."""
         self._is_streaming = True  # so that a signal ends this wait without an exception
         is_reported = False
-        while self._services.is_progressing and time.monotonic() < self._stop_by:
+        while (work := self._services.in_progress) and time.monotonic() < self._stop_by:
             if self._stopping.is_set() and not is_reported:
-                self._listener(RunStopping("compaction"))
+                self._listener(RunStopping(work))
                 is_reported = True
             self.waiting_at = time.monotonic()
             time.sleep(_SHORT_POLL_S)

@@ -31,6 +31,7 @@ from sinks.hudi.spark_exchange import SparkExchange
 from sinks.reject_limit import NO_REJECTS, RejectLimit
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.batch_forecast import PipelineForecast
+from streamer.catalog_sync import catalog_syncs
 from streamer.checks.start import check_start
 from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.clustering import ClusteringRules, PendingPlans, TableClustering
@@ -115,6 +116,7 @@ def build(
             compactor,
             expiry,
             table_clusterings(config, writers, runner, listener),
+            catalog_syncs(config, writers[0].table, listener),
         )
         loop = StreamLoop(
             config.name,

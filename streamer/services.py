@@ -31,6 +31,7 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
 from lakemark.services.resize_plan import ResizePolicy
 from streamer.async_compaction import AsyncCompactor
+from streamer.catalog_sync import CatalogSyncs
 from streamer.clustering import TableClustering
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
 from streamer.partition_expiry import PartitionExpiry
@@ -78,6 +79,7 @@ class TableServices:
         compactor: compacts asynchronously; None to compact between batches.
         expiry: deletes expired partitions of one of the tables; None if partitions do not expire.
         clusterings: cluster the tables, and execute the clusterings of other writers.
+        catalogs: register the table in catalogs; None if the pipeline has none.
     """
 
     def __init__(
@@ -89,10 +91,12 @@ class TableServices:
         compactor: AsyncCompactor | None = None,
         expiry: PartitionExpiry | None = None,
         clusterings: Sequence[TableClustering] = (),
+        catalogs: CatalogSyncs | None = None,
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
         self._compactor, self._expiry, self._clusterings = compactor, expiry, clusterings
+        self._catalogs = catalogs
         self._guards = {
             url: ServiceGuard("log_compaction", url, listener)
             for url in (writer.table.location.url for writer in writers)
@@ -105,9 +109,13 @@ class TableServices:
         return nullcontext() if self._compactor is None else self._compactor.mutex
 
     @property
-    def is_progressing(self) -> bool:
-        """Whether a compaction is running and has not failed."""
-        return self._compactor is not None and self._compactor.is_progressing
+    def in_progress(self) -> str:
+        """``compaction`` or ``catalog sync`` if one is running that has not failed, else ""."""
+        if self._compactor is not None and self._compactor.is_progressing:
+            return "compaction"
+        if self._catalogs is not None and self._catalogs.is_progressing:
+            return "catalog sync"
+        return ""
 
     def check(self) -> None:
         """Raise if asynchronous compaction must end the run.
@@ -119,8 +127,13 @@ class TableServices:
             self._compactor.check()
 
     def end(self, within_s: float) -> bool:
-        """Stop asynchronous compaction; return whether its thread is still running afterwards."""
-        return self._compactor is not None and self._compactor.end(within_s)
+        """Stop asynchronous services; return whether a thread of them is still running."""
+        ends_at = time.monotonic() + within_s
+        is_syncing = self._catalogs is not None and self._catalogs.end(0.0)
+        is_compacting = self._compactor is not None and self._compactor.end(within_s)
+        if is_syncing and self._catalogs is not None:
+            is_syncing = self._catalogs.end(max(0.0, ends_at - time.monotonic()))
+        return is_compacting or is_syncing
 
     def run(self, refused: str = "") -> None:
         """Run the services that are due.
@@ -129,6 +142,7 @@ class TableServices:
             refused: the requested time of the clustering that prevented the last batch; "" if none
                 did.
         """
+        self._sync_catalogs()
         for writer in tuple(self._writers):
             self._clear_dead(writer)
             self._compact(writer)
@@ -142,11 +156,16 @@ class TableServices:
             self._clean(writer.table)
             self._archive(writer.table)
             self._maintain_metadata_table(writer.table)
+        self._sync_catalogs()
 
     def wait(self, stopping: threading.Event) -> None:
         """Wait for asynchronous compaction if it is behind; see ``AsyncCompactor.wait``."""
         if self._compactor is not None:
             self._compactor.wait(stopping)
+
+    def _sync_catalogs(self) -> None:
+        if self._catalogs is not None:
+            self._catalogs.request_if_changed()
 
     def _clear_dead(self, writer: TableWriter) -> None:
         started = time.monotonic()

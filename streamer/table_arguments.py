@@ -78,6 +78,7 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_version(change("upgrade", text, "table_version"), (6, 8, 9))
     text = "change the table to an older table version"
     _add_version(change("downgrade", text, "table_version"), (6, 8))
+    _add_sync(add("sync", "register the table in catalogs, such as a Hive metastore", "table_sync"))
     text = "compare the metadata table with storage, and count record keys in several partitions"
     _add_check(change("check", text, "table_check"))
 
@@ -414,6 +415,28 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     text = "do not count record keys in several partitions, because this reads all record keys"
     check.add_argument("--skip-keys", action="store_true", help=text)
     add_merger(check)
+
+
+def _add_sync(sync: argparse.ArgumentParser) -> None:
+    text = "the file of a pipeline that writes the table; its catalogs are used"
+    sync.add_argument("--config", metavar="PIPELINE", help=text)
+    text = "the kind of the catalog, such as hive; with --config: only catalogs of this kind"
+    sync.add_argument("--to", metavar="KIND", help=text)
+    text = "the database of the catalog (default: default)"
+    sync.add_argument("--database", default="default", metavar="NAME", help=text)
+    text = "the name of the table in the catalog (default: the name that the table stores)"
+    sync.add_argument("--name", metavar="NAME", help=text)
+    text = "the URL of the table, as the engines that read the catalog understand it"
+    sync.add_argument("--location", metavar="URL", help=text)
+    text = (
+        "the names of a merge-on-read table: with _ro and _rt (all, the default), or one name for "
+        "the current rows or the rows of base files"
+    )
+    kinds = ("all", "current", "read_optimized")
+    sync.add_argument("--merge-on-read", choices=kinds, default=kinds[0], help=text)
+    text = "an option of the catalog, such as uris=thrift://metastore:9083; may be repeated"
+    sync.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help=text)
+    add_steps(sync, "change the catalogs; the table is only read")
 
 
 def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bool = False) -> None:

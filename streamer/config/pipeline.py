@@ -13,6 +13,7 @@ from streamer.config import cross_checks, settings
 from streamer.config.archival import ArchivalConfig, archival_problems
 from streamer.config.base_files import BaseFilesConfig, base_file_problems
 from streamer.config.bucket_resizing import BucketResizingConfig, bucket_resizing_problems
+from streamer.config.catalogs import Catalogs, catalog_problems, unresolved_catalogs
 from streamer.config.cleaning import CleaningConfig
 from streamer.config.clustering import ClusteringConfig, clustering_problems
 from streamer.config.compaction import CompactionConfig, compaction_problems
@@ -81,6 +82,7 @@ class PipelineConfig(Section):
     cleaning: CleaningConfig = CleaningConfig()
     archival: ArchivalConfig = ArchivalConfig()
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
+    catalogs: Catalogs = ()
     dead_letters: DeadLettersConfig = DeadLettersConfig()
     run: RunConfig = RunConfig()
     metrics: MetricsConfig = MetricsConfig()
@@ -121,6 +123,7 @@ class PipelineConfig(Section):
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),
             *non_blocking_problems(self.concurrency, self.table, self.partition_lifetime),
+            *catalog_problems(self.catalogs),
         ]
         if problems:
             raise Contradiction(problems)
@@ -135,6 +138,7 @@ class PipelineConfig(Section):
             *self._unresolved_access(),
             *unresolved_secrets(self.transform),
             *self.metrics.unresolved(),
+            *unresolved_catalogs(self.catalogs),
         ]
 
     @property

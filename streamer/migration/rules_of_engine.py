@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from streamer.migration.rule import Combined, NoCounterpart, NoEffect, Rule
 
-_SYNC_REMEDY = "run a sync tool of Apache Hudi as a separate job"
+_SYNC_REMEDY = (
+    "add a Hive metastore or AWS Glue to catalogs (docs/catalogs.md); for other catalogs, run a "
+    "sync tool of Apache Hudi as a separate job"
+)
 _SYNC = NoCounterpart(_SYNC_REMEDY, unless=("false", ""))
 _SYNC_DETAIL = NoEffect("it belongs to the sync to a catalog")
 _BOOTSTRAP = NoCounterpart(

@@ -107,7 +107,7 @@ class Scenario:
 
     def finish(self) -> None:
         self.runner.may_go.set()
-        until(lambda: not self.services.is_progressing)
+        until(lambda: not self.services.in_progress)
 
 
 @contextmanager
