@@ -24,7 +24,7 @@ _KEY_FIELD = "key"
 def read_hfile_rows(
     file: HFileReader, avro_schema: Mapping[str, object], path: str
 ) -> Iterator[pa.Table]:
-    """Yield the rows in the order of their keys, one table for each block of the HFile.
+    """Yield the rows in the order of their keys, one table for some blocks of the HFile.
 
     Args:
         file: the open HFile.

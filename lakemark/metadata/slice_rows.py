@@ -226,8 +226,9 @@ def _check_schema(avro_schema: str | None, path: str) -> None:
 def _pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:
     if block.type is BlockType.DELETE:
         keys = read_deletes(block).record_keys.cast(pa.binary()).drop_null()
-        deleted = selection.of(Entries(keys, pa.nulls(len(keys), pa.binary())))
-        yield _Piece(deleted, None, block.path)
+        rows = selection.rows(keys)
+        deleted = keys if rows is None else keys.filter(pa.array(rows))
+        yield _Piece(Entries(deleted, pa.nulls(len(deleted), pa.binary())), None, block.path)
     elif block.type is BlockType.HFILE_DATA:
         yield from _hfile_pieces(block, selection)
     else:
@@ -267,21 +268,24 @@ def _runs(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 
 
 def _decode(run: list[_Piece], payload: str) -> pa.Table:
-    """Decode the rows of a run; a key without a value has a null payload."""
+    """Decode the rows of a run; a key without a value has a null payload.
+
+    Equal records are decoded once: all keys that a commit adds to one file group have the same
+    record in a record index.
+    """
     entries = _join([piece.entries for piece in run])
     schema = next((piece.avro_schema for piece in run if piece.avro_schema), None)
     if schema is None:
         nulls = pa.nulls(len(entries.keys), PAYLOADS[payload])
         return _table(entries.keys, nulls, payload, run[0].path)
+    records = entries.values.dictionary_encode()
     try:
-        written = read_payload(entries.values.drop_null(), schema, payload, run[0].path)
+        distinct = read_payload(records.dictionary, schema, payload, run[0].path)
     except CorruptData:
         if len(run) > 1:  # the error must name the block that is damaged
             return pa.concat_tables([_decode([piece], payload) for piece in run])
         raise
-    valid = np.asarray(entries.values.is_valid())
-    values = written.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
-    return _table(entries.keys, values, payload, run[0].path)
+    return _table(entries.keys, distinct.take(records.indices), payload, run[0].path)
 
 
 def _schema_of(reader: HFileReader, path: str) -> str:

@@ -176,10 +176,17 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/codec/hfile/hfile_data_block.py",
-        'lengths["stored"] = key_bytes + (_KEY_PREFIX_BYTES + _KEY_SUFFIX_BYTES)',
-        'lengths["stored"] = key_bytes + _KEY_PREFIX_BYTES',
+        'lengths["stored"] = key_bytes + (KEY_PREFIX_BYTES + KEY_SUFFIX_BYTES)',
+        'lengths["stored"] = key_bytes + KEY_PREFIX_BYTES',
         "nobody can read the files of the metadata table",
         _HFILE,
+    ),
+    Mutant(
+        "lakemark/codec/hfile/entry_starts.py",
+        "np.array_equal(found[np.searchsorted(found, ends)], ends)",
+        "True",
+        "of a damaged file, an entry that continues in the next block is read",
+        ("tests/unit/codec/test_entry_starts.py",),
     ),
     Mutant(
         "lakemark/codec/java_hash.py",
@@ -407,8 +414,8 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/codec/hfile/hfile_splice.py",
-        "starts[max(bisect_right(first_keys, key), 1)] += 1",
-        "starts[bisect_right(first_keys, key)] += 1",
+        "[0, *(bisect_left(listed, first) for first in first_keys[1:]), len(listed)]",
+        "[*(bisect_left(listed, first) for first in first_keys), len(listed)]",
         "a record with a smaller key than all others is lost or misplaced in a compaction",
         _SPLICE,
     ),

@@ -19,7 +19,8 @@ Source: ``HFileDataBlock``, ``KeyValue`` of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,23 +30,28 @@ import pyarrow.compute as pc
 
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.codec.hfile.block import Block
+from lakemark.codec.hfile.entry_starts import (
+    AFTER_KEY,
+    KEY_PREFIX_BYTES,
+    KEY_SUFFIX_BYTES,
+    LENGTHS,
+    VERSION_BYTES,
+    Offsets,
+    entry_starts,
+    int_at,
+    short_at,
+)
+from lakemark.errors import CorruptData
 
-_LENGTHS = struct.Struct(">ii")
 _PUT = 4
-#: Number of bytes before and after the key that count towards the total size in the first field.
-_KEY_PREFIX_BYTES, _KEY_SUFFIX_BYTES = 2, 10
-_VERSION_BYTES = 1
 _BEFORE_KEY = np.dtype([("stored", ">i4"), ("value", ">i4"), ("key", ">u2")])
 #: The longest key of a new entry, in bytes: Apache Hudi reads the size as a signed number.
 MAX_KEY_BYTES = (1 << 15) - 1
 #: The longest key that fits. If a file has such keys, the next version of the file keeps them.
 _MAX_KEPT_KEY_BYTES = (1 << 16) - 1
 
-#: The bytes after the key: size of the column family, timestamp, and kind of entry.
-_AFTER_KEY = pa.scalar(struct.pack(">bqb", 0, 2**63 - 1, _PUT), pa.large_binary())
-_AFTER_VALUE = pa.scalar(bytes(_VERSION_BYTES), pa.large_binary())
-
-_Offsets = npt.NDArray[np.int64]
+_AFTER_KEY = pa.scalar(AFTER_KEY, pa.large_binary())
+_AFTER_VALUE = pa.scalar(bytes(VERSION_BYTES), pa.large_binary())
 
 
 class Entries(NamedTuple):
@@ -79,74 +85,91 @@ def encode_entries(entries: Entries) -> memoryview:
     return content.data[content.offsets[0] : content.offsets[-1]].data
 
 
-def _before_keys(key_bytes: _Offsets, value_bytes: _Offsets) -> pa.LargeBinaryArray:
+def _before_keys(key_bytes: Offsets, value_bytes: Offsets) -> pa.LargeBinaryArray:
     lengths = np.empty(len(key_bytes), _BEFORE_KEY)
-    lengths["stored"] = key_bytes + (_KEY_PREFIX_BYTES + _KEY_SUFFIX_BYTES)
+    lengths["stored"] = key_bytes + (KEY_PREFIX_BYTES + KEY_SUFFIX_BYTES)
     lengths["value"], lengths["key"] = value_bytes, key_bytes
     offsets = np.arange(0, lengths.nbytes + 1, _BEFORE_KEY.itemsize)
     return ByteStrings(lengths.view(np.uint8), offsets).to_arrow()
 
 
-def parse_entries(block: Block) -> Entries:
-    """Return the entries of a block, in stored order.
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredEntries:
+    """The entries of some data blocks, of which ``take`` copies those that are needed.
+
+    Attributes:
+        data: the contents of the blocks.
+        key_starts: the position of each key in ``data``.
+        key_ends: the end of each key.
+        value_ends: the end of each value, which begins after the key and the fields that follow it.
+    """
+
+    data: npt.NDArray[np.uint8]
+    key_starts: Offsets
+    key_ends: Offsets
+    value_ends: Offsets
+
+    def keys(self) -> pa.BinaryArray:
+        """Return all keys, in stored order."""
+        return _slices(self.data, self.key_starts, self.key_ends)
+
+    def take(self, keys: pa.BinaryArray, rows: npt.NDArray[np.bool_] | None = None) -> Entries:
+        """Return some of the entries.
+
+        Args:
+            keys: all keys.
+            rows: which entries to return; None for all of them.
+        """
+        value_starts = self.key_ends + KEY_SUFFIX_BYTES
+        if rows is None:
+            return Entries(keys, _slices(self.data, value_starts, self.value_ends))
+        values = _slices(self.data, value_starts[rows], self.value_ends[rows])
+        return Entries(keys.filter(pa.array(rows)), values)
+
+
+def parse_entries(blocks: Sequence[Block]) -> StoredEntries:
+    """Return the entries of some blocks, in stored order.
+
+    The blocks are parsed together, because a call of NumPy or Arrow costs more than the few entries
+    of a block.
+
+    Args:
+        blocks: at least one block; their contents have less than two gigabytes together.
 
     Raises:
-        CorruptData: the content of the block is not a list of such entries.
+        CorruptData: the content of a block is not a list of such entries.
     """
-    starts = _entry_starts(block)
-    data = np.frombuffer(block.content, np.uint8)
+    contents = [block.content for block in blocks]
+    data = np.frombuffer(contents[0] if len(blocks) == 1 else b"".join(contents), np.uint8)
+    starts = entry_starts(blocks, data)
     first, last = starts[:-1], starts[1:]
-    key_start = first + (_LENGTHS.size + _KEY_PREFIX_BYTES)
-    key_bytes = _short_at(data, key_start - _KEY_PREFIX_BYTES)
-    value_start = key_start + key_bytes + _KEY_SUFFIX_BYTES
-    stored_key_bytes = _int_at(data, first)
-    is_right = stored_key_bytes == key_bytes + (_KEY_PREFIX_BYTES + _KEY_SUFFIX_BYTES)
+    key_starts = first + (LENGTHS.size + KEY_PREFIX_BYTES)
+    key_bytes = short_at(data, key_starts - KEY_PREFIX_BYTES)
+    key_ends, value_ends = key_starts + key_bytes, last - VERSION_BYTES
+    is_right = int_at(data, first) == key_bytes + (KEY_PREFIX_BYTES + KEY_SUFFIX_BYTES)
     if is_right.all():
         is_right = (
-            (data[key_start + key_bytes] == 0)
-            & (data[value_start - 1] == _PUT)
-            & (data[last - _VERSION_BYTES] == 0)
+            (data[key_ends] == 0)
+            & (data[key_ends + (KEY_SUFFIX_BYTES - 1)] == _PUT)
+            & (data[value_ends] == 0)
         )
     if not is_right.all():
-        wrong = int(first[np.argmin(is_right)])
-        raise block.corrupt(
-            expected="entries that Hudi writes", actual=f"a different one at byte {wrong}"
-        )
-    return Entries(
-        _slices(data, key_start, key_start + key_bytes),
-        _slices(data, value_start, last - _VERSION_BYTES),
+        raise _another_entry(blocks, int(first[np.argmin(is_right)]))
+    return StoredEntries(data, key_starts, key_ends, value_ends)
+
+
+def _another_entry(blocks: Sequence[Block], at: int) -> CorruptData:
+    """Return the error for an entry at this position in the contents of the blocks."""
+    for block in blocks:
+        if at < len(block.content):
+            break
+        at -= len(block.content)
+    return block.corrupt(
+        expected="entries that Hudi writes", actual=f"a different one at byte {at}"
     )
 
 
-def _entry_starts(block: Block) -> _Offsets:
-    """Return the position of each entry, and of the end of the last one.
-
-    The position of an entry follows from the lengths in the entry before it. So only this step
-    loops over the entries one by one.
-    """
-    content, at, starts = block.content, 0, [0]
-    size_bytes, read_lengths = len(content), _LENGTHS.unpack_from
-    smallest_key = _KEY_PREFIX_BYTES + _KEY_SUFFIX_BYTES
-    while at < size_bytes:
-        key_bytes, value_bytes = read_lengths(content, at) if at + 8 <= size_bytes else (-1, -1)
-        at += _LENGTHS.size + key_bytes + value_bytes + _VERSION_BYTES
-        if key_bytes < smallest_key or value_bytes < 0 or at > size_bytes:
-            raise block.corrupt(
-                expected="entries that fill the block", actual=f"one at byte {starts[-1]}"
-            )
-        starts.append(at)
-    return np.array(starts, np.int64)
-
-
-def _short_at(data: npt.NDArray[np.uint8], at: _Offsets) -> _Offsets:
-    return (data[at].astype(np.int64) << 8) | data[at + 1]
-
-
-def _int_at(data: npt.NDArray[np.uint8], at: _Offsets) -> _Offsets:
-    return (_short_at(data, at) << 16) | _short_at(data, at + 2)
-
-
-def _slices(data: npt.NDArray[np.uint8], starts: _Offsets, ends: _Offsets) -> pa.BinaryArray:
+def _slices(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets) -> pa.BinaryArray:
     """Return ``data[starts[i]:ends[i]]`` for each ``i``.
 
     Offsets have 32 bits, because a block has less than two gigabytes.

@@ -10,7 +10,7 @@ reports this.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -129,7 +129,7 @@ class _Splicer:
 
     def _change(self, run: Sequence[int]) -> None:
         first, end = run[0], run[-1] + 1
-        before = _join([self._base.block_entries(self._index.locations[one]) for one in run])
+        before = _join([_NOTHING, *self._base.entries_of(self._index.locations[first:end])])
         rows = slice(self._starts[first], self._starts[end])
         new = Entries(self._written.keys[rows], self._written.values[rows])
         after = _merge(before, new, self._deleted[self._gone[first] : self._gone[end]])
@@ -143,6 +143,7 @@ class _Splicer:
 
 
 _NO_KEYS = pa.array([], pa.binary())
+_NOTHING = Entries(_NO_KEYS, _NO_KEYS)
 
 
 def _rows_of_blocks(keys: pa.BinaryArray, first_keys: Sequence[bytes]) -> list[int]:
@@ -150,12 +151,8 @@ def _rows_of_blocks(keys: pa.BinaryArray, first_keys: Sequence[bytes]) -> list[i
 
     Keys before the first block belong to the first block.
     """
-    starts = [0] * (len(first_keys) + 1)
-    for key in keys.to_pylist():
-        starts[max(bisect_right(first_keys, key), 1)] += 1
-    for block in range(len(first_keys)):
-        starts[block + 1] += starts[block]
-    return starts
+    listed = keys.to_pylist()
+    return [0, *(bisect_left(listed, first) for first in first_keys[1:]), len(listed)]
 
 
 def _merge(before: Entries, written: Entries, deleted: pa.BinaryArray) -> Entries:

@@ -12,7 +12,7 @@ Source: ``HFileReaderImpl`` of Apache Hudi 1.2.0; HBase Reference Guide, "HFile 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -41,6 +41,10 @@ from lakemark.errors import CorruptData
 #: Number of bytes at the end of a file that are read when the file is opened. They contain all of
 #: a small file, and the trailer and root index of nearly any file.
 _TAIL_BYTES = 64 << 10
+
+#: Blocks are parsed together until they have so many uncompressed bytes. More bytes would leave the
+#: CPU cache, and fewer would need more calls for each block.
+_RUN_BYTES = 1 << 20
 
 
 class HFileReader:
@@ -93,16 +97,17 @@ class HFileReader:
         """
         return self._read(location.offset, location.size_bytes)
 
-    def block_entries(self, location: BlockLocation) -> Entries:
-        """Return the entries of a data block.
+    def entries_of(self, locations: Iterable[BlockLocation]) -> Iterator[Entries]:
+        """Yield the entries of these data blocks, some blocks at a time.
 
         Raises:
-            CorruptData: the block violates the format.
+            CorruptData: a block violates the format.
         """
-        return parse_entries(self._block(location, DATA))
+        everything = Everything()
+        return _selected((self._block(one, DATA), everything) for one in locations)
 
     def scan(self) -> Iterator[Entries]:
-        """Yield all entries in the order of their keys, one block at a time.
+        """Yield all entries in the order of their keys, some blocks at a time.
 
         Raises:
             CorruptData: a block violates the format.
@@ -131,18 +136,14 @@ class HFileReader:
         return self.select(Prefixes(prefixes))
 
     def select(self, selection: Selection) -> Iterator[Entries]:
-        """Yield the selected entries, one block at a time; blocks without any are skipped.
+        """Yield the selected entries, some blocks at a time; blocks without any are skipped.
 
         Raises:
             CorruptData: a block violates the format.
         """
         walked_to = [0] * self._trailer.levels
-        for block, wanted in self._data_blocks(
-            self._root, selection, self._trailer.levels, walked_to
-        ):
-            entries = wanted.of(parse_entries(block))
-            if len(entries.keys):
-                yield entries
+        found = self._data_blocks(self._root, selection, self._trailer.levels, walked_to)
+        return _selected(found)
 
     def meta_block(self, name: str) -> bytes | None:
         """Return the content of the meta block ``name``; None if the file has no such block.
@@ -213,6 +214,34 @@ class HFileReader:
         if len(data) < size_bytes:
             raise CorruptData(self._path, start, f"{size_bytes} bytes", f"{len(data)} bytes")
         return data
+
+
+def _selected(found: Iterable[tuple[Block, Selection]]) -> Iterator[Entries]:
+    """Yield the selected entries of data blocks, some blocks at a time."""
+    for run in _runs(found):
+        stored = parse_entries(tuple(block for block, _ in run))
+        keys = stored.keys()
+        wanted = run[0][1].union([one for _, one in run[1:]])
+        entries = stored.take(keys, wanted.rows(keys))
+        if len(entries.keys):
+            yield entries
+
+
+def _runs(
+    found: Iterable[tuple[Block, Selection]],
+) -> Iterator[list[tuple[Block, Selection]]]:
+    """Group consecutive blocks, with at most ``_RUN_BYTES`` unless one block has more."""
+    run: list[tuple[Block, Selection]] = []
+    run_bytes = 0
+    for block, wanted in found:
+        size_bytes = len(block.content)
+        if run and run_bytes + size_bytes > _RUN_BYTES:
+            yield run
+            run, run_bytes = [], 0
+        run.append((block, wanted))
+        run_bytes += size_bytes
+    if run:
+        yield run
 
 
 class _BlocksInARow:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.codec.hfile.hfile_data_block import Entries
 from lakemark.codec.utf16_order import is_order_certain, possible_orders
 
 
@@ -34,8 +34,16 @@ class Selection(Protocol):
         """
         ...
 
-    def of(self, entries: Entries) -> Entries:
-        """Return the selected entries among those of a data block."""
+    def union(self, others: Sequence[Self]) -> Self:
+        """Return a selection of the entries that this selection or one of the others selects.
+
+        Args:
+            others: selections that ``among`` yielded together with this one.
+        """
+        ...
+
+    def rows(self, keys: pa.BinaryArray) -> npt.NDArray[np.bool_] | None:
+        """Return which entries are selected, given their keys; None if all are."""
         ...
 
 
@@ -47,9 +55,13 @@ class Everything:
         for block in range(len(first_keys)):
             yield block, self
 
-    def of(self, entries: Entries) -> Entries:
-        """Return all entries of a data block."""
-        return entries
+    def union(self, others: Sequence[Self]) -> Self:
+        """See ``Selection.union``."""
+        del others
+        return self
+
+    def rows(self, keys: pa.BinaryArray) -> None:
+        """See ``Selection.rows``."""
 
 
 class Keys:
@@ -100,9 +112,13 @@ class Keys:
         for block in sorted(wanted):
             yield block, Keys(self.keys.take(pa.array(sorted(wanted[block]))))
 
-    def of(self, entries: Entries) -> Entries:
-        """Return the entries of a data block whose keys are selected."""
-        return _filtered(entries, pc.is_in(entries.keys, value_set=self.keys))
+    def union(self, others: Sequence[Self]) -> Keys:
+        """Return a selection of all keys; a key that blocks share occurs repeatedly."""
+        return Keys(pa.concat_arrays([self.keys, *(one.keys for one in others)]))
+
+    def rows(self, keys: pa.BinaryArray) -> npt.NDArray[np.bool_]:
+        """See ``Selection.rows``."""
+        return np.asarray(pc.is_in(keys, value_set=self.keys))
 
 
 class Prefixes:
@@ -122,12 +138,16 @@ class Prefixes:
         for block in sorted(wanted):
             yield block, Prefixes([*wanted[block]])
 
-    def of(self, entries: Entries) -> Entries:
-        """Return the entries of a data block whose keys begin with one of the prefixes."""
-        rows = np.zeros(len(entries.keys), np.bool_)
+    def union(self, others: Sequence[Self]) -> Prefixes:
+        """See ``Selection.union``."""
+        return Prefixes([*self._prefixes, *(one for other in others for one in other._prefixes)])
+
+    def rows(self, keys: pa.BinaryArray) -> npt.NDArray[np.bool_]:
+        """See ``Selection.rows``."""
+        rows = np.zeros(len(keys), np.bool_)
         for prefix in self._prefixes:
-            rows |= np.asarray(pc.starts_with(entries.keys, pattern=prefix))
-        return _filtered(entries, pa.array(rows))
+            rows |= np.asarray(pc.starts_with(keys, pattern=prefix))
+        return rows
 
 
 class _SequenceOfKeys(Sequence[bytes]):
@@ -158,7 +178,3 @@ def _successor(prefix: bytes) -> bytes | None:
     """
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
-
-
-def _filtered(entries: Entries, rows: pa.BooleanArray) -> Entries:
-    return Entries(entries.keys.filter(rows), entries.values.filter(rows))

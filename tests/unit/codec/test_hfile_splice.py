@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pytest
@@ -109,13 +109,13 @@ def test_only_blocks_with_changes_are_decompressed(monkeypatch: pytest.MonkeyPat
     base = {b"%05d" % number: bytes(50) for number in range(1000)}
     file = hfile(base)
     read: list[BlockLocation] = []
-    block_entries = HFileReader.block_entries
+    entries_of_blocks = HFileReader.entries_of
 
-    def note(reader: HFileReader, location: BlockLocation) -> Entries:
-        read.append(location)
-        return block_entries(reader, location)
+    def note(reader: HFileReader, locations: Iterable[BlockLocation]) -> Iterator[Entries]:
+        read.extend(locations)
+        return entries_of_blocks(reader, locations)
 
-    monkeypatch.setattr(HFileReader, "block_entries", note)
+    monkeypatch.setattr(HFileReader, "entries_of", note)
     changed = {b"00500": b"x", b"00900+": b"y"}
     found = splice(file, changed, [b"00100"])
     assert found is not None and entries_of(found[0]) == entries(
@@ -135,7 +135,8 @@ def test_blocks_that_become_too_large_are_divided_evenly() -> None:
     assert found is not None and not found.is_fragmented
     reader = reader_of(found.parts.finish({}, 1, {}))
     assert reader.data_blocks is not None
-    sizes = [len(reader.block_entries(one).keys) for one in reader.data_blocks.locations]
+    blocks = reader.data_blocks.locations
+    sizes = [sum(len(part.keys) for part in reader.entries_of([one])) for one in blocks]
     assert sum(sizes) == 150 and max(sizes) <= 3 and sizes.count(1) <= 2
 
 
