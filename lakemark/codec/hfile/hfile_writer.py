@@ -25,6 +25,10 @@ from lakemark.codec.hfile.trailer import Compression, Trailer
 
 BLOCK_BYTES = 64 << 10
 
+#: Blocks that are encoded together, because a block has few entries for a call of Arrow. More of
+#: them would leave the CPU cache.
+_BLOCKS_AT_ONCE = 16
+
 #: Size of an entry without its key and its value, in bytes.
 FRAME_BYTES = 21
 
@@ -81,12 +85,15 @@ class HFileParts:
         keys, values = byte_strings(entries.keys), byte_strings(entries.values)
         sizes = keys.lengths + values.lengths + FRAME_BYTES
         columns = Entries(keys.to_arrow(), values.to_arrow())
-        for rows in _block_rows(sizes, block_bytes):
-            count = rows.stop - rows.start
-            block = Entries(*(column.slice(rows.start, count) for column in columns))
-            content = encode_entries(block)
-            stored = encode_block(DATA, content, self._compression, self._previous)
-            self._add_data(stored, block.keys[0].as_py())
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        for run in _runs_of(list(_block_rows(sizes, block_bytes))):
+            start, end = run[0].start, run[-1].stop
+            content = encode_entries(Entries(*(c.slice(start, end - start) for c in columns)))
+            for rows in run:
+                first, last = bounds[[rows.start, rows.stop]] - bounds[start]
+                block = content[first:last]
+                stored = encode_block(DATA, block, self._compression, self._previous)
+                self._add_data(stored, columns.keys[rows.start].as_py())
         if len(sizes):
             self._last_key = columns.keys[-1].as_py()
         self._count += len(sizes)
@@ -191,3 +198,9 @@ def _block_rows(sizes: _Sizes, block_bytes: int) -> Iterator[range]:
         end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
         yield range(start, end)
         start = end
+
+
+def _runs_of(blocks: list[range]) -> Iterator[list[range]]:
+    """Divide the rows of blocks into runs that are encoded together."""
+    for first in range(0, len(blocks), _BLOCKS_AT_ONCE):
+        yield blocks[first : first + _BLOCKS_AT_ONCE]

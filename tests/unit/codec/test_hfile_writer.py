@@ -132,9 +132,11 @@ def test_a_block_is_full_before_the_next_begins(lengths: list[int], block_bytes:
     keys = pa.array([n.to_bytes(2) for n in range(len(lengths))], pa.binary())
     values = pa.array([bytes(length) for length in lengths], pa.binary())
     data = write_hfile(Entries(keys, values), created_ms=1, block_bytes=block_bytes)
+    reader = reader_of(data)
+    assert reader.data_blocks is not None
     blocks = [
-        [2 + len(value) + 21 for value in block.values.to_pylist()]
-        for block in reader_of(data).scan()
+        [2 + len(value) + 21 for part in stored for value in part.values.to_pylist()]
+        for stored in (reader.entries_of([location]) for location in reader.data_blocks.locations)
     ]
     for block in blocks:
         assert sum(block) <= block_bytes or len(block) == 1
