@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +24,7 @@ from lakemark.codec.hfile import Entries
 from lakemark.codec.hfile.hfile_data_block import MAX_KEY_BYTES
 from lakemark.errors import InvalidRecords
 from lakemark.metadata.partition_kind import PartitionKind
-from lakemark.metadata.shards import shards_of
+from lakemark.metadata.shards import divide_rows, shards_of
 from lakemark.schema.avro import to_json
 
 _META_FIELDS = 5
@@ -105,17 +107,15 @@ class RecordChanges:
 
     def by_shard(self, count: int) -> list[RecordChanges]:
         """Divide the changes among ``count`` file groups, in the order of their numbers."""
-        written, deleted = (
-            pa.array(shards_of(keys if self.hashed_part is None else self.hashed_part(keys), count))
-            for keys in (self.written.keys, self.deleted)
-        )
+        written = divide_rows(self.written, self._shards_of(self.written.keys, count), count)
+        deleted = divide_rows([self.deleted], self._shards_of(self.deleted, count), count)
         return [
-            RecordChanges(
-                Entries(*(column.filter(pc.equal(written, number)) for column in self.written)),
-                self.deleted.filter(pc.equal(deleted, number)),
-            )
-            for number in range(count)
+            RecordChanges(Entries(*columns), keys)
+            for columns, (keys,) in zip(written, deleted, strict=True)
         ]
+
+    def _shards_of(self, keys: pa.BinaryArray, count: int) -> npt.NDArray[np.int64]:
+        return shards_of(keys if self.hashed_part is None else self.hashed_part(keys), count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +48,37 @@ def by_shard(slices: Sequence[FileSlice], wanted: Keys) -> list[tuple[FileSlice,
     parts: list[tuple[FileSlice, Keys]] = []
     for series in shard_series(slices).values():
         numbers = shards_of(wanted.keys, len(series))
-        for number in np.unique(numbers).tolist():
-            chosen = wanted.keys.filter(pa.array(numbers == number))
-            parts.append((series[number], Keys(chosen)))
+        divided = divide_rows([wanted.keys], numbers, len(series))
+        parts += [
+            (file_slice, Keys(keys))
+            for file_slice, (keys,) in zip(series, divided, strict=True)
+            if len(keys)
+        ]
     return parts
+
+
+def divide_rows(
+    columns: Sequence[pa.Array], numbers: npt.NDArray[np.int64], count: int
+) -> list[list[pa.Array]]:
+    """Divide rows among the file groups of a series; the rows of a group keep their order.
+
+    Args:
+        columns: columns of the same length.
+        numbers: the number of the file group of each row.
+        count: number of file groups in the series.
+
+    Returns:
+        The columns of each file group, in the order of the numbers.
+    """
+    # NumPy sorts small integers in linear time.
+    is_small = count <= np.iinfo(np.uint16).max
+    order = np.argsort(numbers.astype(np.uint16) if is_small else numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=count)).tolist()
+    divided = [column.take(pa.array(order)) for column in columns]
+    return [
+        [column.slice(start, end - start) for column in divided]
+        for start, end in pairwise([0, *ends])
+    ]
 
 
 def shard_series(slices: Iterable[FileSlice]) -> dict[str, list[FileSlice]]:
