@@ -71,11 +71,10 @@ class RecordLevelIndex:
             SnapshotChanged: the metadata table was compacted in the meantime.
             CorruptData: the record index is damaged.
         """
-        distinct = pc.unique(record_keys)
-        if isinstance(distinct, pa.ChunkedArray):
-            distinct = distinct.combine_chunks()
+        if isinstance(record_keys, pa.ChunkedArray):
+            record_keys = record_keys.combine_chunks()
         paths = None if partition_path is None else [partition_path]
-        return cls(index.lookup(distinct, paths).combine_chunks())
+        return cls(index.lookup(record_keys, paths).combine_chunks())
 
     def stored_keys(self, groups: Sequence[SearchedGroup]) -> StoredKeys:
         """Return the file groups of the keys, in any partition.
@@ -109,18 +108,33 @@ class RecordLevelIndex:
             UnreadLocation: a key has a row in another partition, or the index locates it in a file
                 group that queries do not read.
         """
-        rows = np.asarray(_index_in(record_keys, self.locations["record_key"]))
-        is_stored = rows != NEW_KEY
+        is_here = pc.equal(self.locations["partition_path"], partition_path)
+        here = self.locations.filter(is_here)
+        rows = np.asarray(_index_in(record_keys, here["record_key"]))
+        is_new = rows == NEW_KEY
+        self._check_new(record_keys.filter(pa.array(is_new)), pc.invert(is_here), partition_path)
         ids = pa.array([group.readable.group.file_id for group in groups], pa.string())
-        known = np.asarray(_index_in(self.locations["file_id"], ids))
-        is_here = np.asarray(pc.equal(self.locations["partition_path"], partition_path))
-        found = np.where(is_here, known, NEW_KEY)[rows[is_stored]]
-        if (found == NEW_KEY).any():
-            at = rows[is_stored][found == NEW_KEY][0]
-            raise _not_here(self.locations.slice(int(at), 1).to_pylist()[0], partition_path)
-        tags = np.full(len(rows), NEW_KEY, np.int32)
-        tags[is_stored] = found
+        known = np.asarray(_index_in(here["file_id"], ids))
+        tags: npt.NDArray[np.int32] = np.append(known, np.int32(NEW_KEY))[rows]
+        is_unread = ~is_new & (tags == NEW_KEY)
+        if is_unread.any():
+            at = int(rows[np.argmax(is_unread)])
+            raise _not_read(here.slice(at, 1).to_pylist()[0])
         return tags
+
+    def _check_new(
+        self,
+        record_keys: pa.Array | pa.ChunkedArray,
+        are_elsewhere: pa.ChunkedArray,
+        partition_path: str,
+    ) -> None:
+        """Check that keys without a row in a partition have none in another partition either."""
+        elsewhere = self.locations.filter(are_elsewhere)
+        # The keys of one partition are fewer than the locations, so they are what is hashed.
+        found = _index_in(elsewhere["record_key"], record_keys)
+        stored = elsewhere.filter(pc.not_equal(found, NEW_KEY))
+        if stored.num_rows:
+            raise _not_here(stored.slice(0, 1).to_pylist()[0], partition_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +186,6 @@ def _index_in(values: pa.Array | pa.ChunkedArray, among: pa.Array | pa.ChunkedAr
 
 def _not_here(location: Mapping[str, str], path: str) -> UnreadLocation:
     key, stored = location["record_key"], location["partition_path"]
-    if stored == path:
-        return _not_read(location)
     return UnreadLocation(
         f"record key {key!r} has a row in partition {stored!r}, and a change has it in the "
         f"partition {path!r}; keys of a table with a record index are unique in the whole table, "

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 
 from lakemark.codec.hfile.selection import Everything, Keys, Selection
 from lakemark.errors import CorruptData
+from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.index_definition import is_partitioned
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable, Part
@@ -87,7 +89,8 @@ class RecordIndex:
         else:
             known = [one for path in set(partition_paths) for one in self.series.get(path, ())]
             parts = by_shard(known, wanted)
-        return pa.concat_tables([LOCATIONS.empty_table(), *self._locations(parts)])
+        found = LocalRunner().map(lambda part: [*self._locations([part])], parts)
+        return pa.concat_tables([LOCATIONS.empty_table(), *chain.from_iterable(found)])
 
     @cached_property
     def series(self) -> Mapping[str, Sequence[FileSlice]]:

@@ -107,16 +107,20 @@ class RecordIndexCommit:
             located = locate(pc.unique(_concat(one.keys for one in [*added, *removed])))
             removed = [_only_here(one, located) for one in removed]
             _check_new(added, removed, located)
-        new = _concat(one.keys for one in added)
-        _check_distinct(new)
         gone = pc.unique(_concat(one.keys for one in removed))
-        gone = gone.filter(pc.invert(pc.is_in(gone, value_set=new)))
-        return encode_locations(added, gone, self.clock)
+        if len(gone):
+            new = _concat(one.keys for one in added)
+            gone = gone.filter(pc.invert(pc.is_in(gone, value_set=new)))
+        return self._encode(added, gone)
 
     def _moves(self, stats: Sequence[WriteStat]) -> RecordChanges:
         moved = [self._keys(_group_of(stat), _collected(stat).added) for stat in stats]
-        _check_distinct(_concat(one.keys for one in moved))
-        return encode_locations(moved, _NO_KEYS, self.clock)
+        return self._encode(moved, _NO_KEYS)
+
+    def _encode(self, added: Sequence[KeysOfGroup], removed: pa.Array) -> RecordChanges:
+        changes = encode_locations(added, removed, self.clock)
+        _check_distinct(changes.written.keys)
+        return changes
 
     def _keys(self, group: FileGroupId, keys: pa.Array) -> KeysOfGroup:
         return KeysOfGroup(group, self.instant, keys)
@@ -184,13 +188,13 @@ def _check_new(
             raise WriteConflict(message)
 
 
-def _check_distinct(keys: pa.Array) -> None:
-    counts = pc.value_counts(keys)
-    twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    if len(twice):
+def _check_distinct(keys: pa.BinaryArray) -> None:
+    """Check that no key occurs twice among keys in ascending order."""
+    at = pc.index(pc.equal(keys[1:], keys[:-1]), value=True).as_py()
+    if at >= 0:
         message = (
-            f"the commit adds record key {twice[0].as_py()!r} to two file groups, but a record "
-            "index has one location of each key; write it to one partition"
+            f"the commit adds record key {keys[at].as_py().decode()!r} to two file groups, but a "
+            "record index has one location of each key; write it to one partition"
         )
         raise Refused(message)
 
