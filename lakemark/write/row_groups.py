@@ -71,11 +71,15 @@ def divide_rows(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[p
 
 def row_bytes(rows: pa.Table) -> Bytes:
     """Return the size of each row in Arrow memory, with validity and offsets rounded up."""
-    total = np.zeros(rows.num_rows, np.int64)
+    total, fixed_bytes = np.zeros(rows.num_rows, np.int64), 0
     for column in rows.columns:
-        sizes = [_value_bytes(chunk) for chunk in column.chunks]
-        total += np.concatenate(sizes) if sizes else 0
-    return total
+        width = _fixed_bytes(column.type)
+        fixed_bytes += width or 0
+        at = 0
+        for chunk in column.chunks if width is None else ():
+            total[at : at + len(chunk)] += _value_bytes(chunk)
+            at += len(chunk)
+    return total + fixed_bytes
 
 
 def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -100,7 +104,14 @@ def _value_bytes(values: pa.Array) -> Bytes:
         return _items_bytes(values) + (_OFFSET_BYTES + _VALIDITY_BYTES)
     if _has_length(arrow):
         return _lengths(pc.binary_length(values)) + (_OFFSET_BYTES + _VALIDITY_BYTES)
-    return np.full(len(values), -(-arrow.bit_width // 8) + _VALIDITY_BYTES, np.int64)
+    return np.full(len(values), _fixed_bytes(arrow), np.int64)
+
+
+def _fixed_bytes(arrow: pa.DataType) -> int | None:
+    """Return the size of each value of a type; None if values have different sizes."""
+    if pa.types.is_nested(arrow) or _has_length(arrow):
+        return None
+    return int(-(-arrow.bit_width // 8)) + _VALIDITY_BYTES
 
 
 def _items_bytes(lists: pa.Array) -> Bytes:
