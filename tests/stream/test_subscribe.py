@@ -82,20 +82,21 @@ def expected(table: lakemark.Table, *, tombstones: bool = False) -> list[Record]
     return listed
 
 
-def records(kafka: Kafka, topic: str, level: str = "read_committed") -> list[Record]:
+def records(kafka: Kafka, topic: str) -> list[Record]:
     """Read a topic of one partition from its beginning to its end."""
+    kafka.await_ends_of_transactions(topic)
     settings: Mapping[str, Any] = {
         "bootstrap.servers": kafka.bootstrap,
         "group.id": "unused",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
-        "isolation.level": level,
+        "isolation.level": "read_committed",
     }
     found: list[Record] = []
     with closing(Consumer(dict(settings))) as consumer:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         while True:
-            record = consumer.poll(30)
+            record = consumer.poll(120)
             assert record is not None, "the broker does not answer"
             if (error := record.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF
@@ -236,7 +237,6 @@ def test_cursor_is_not_read_while_another_transaction_hides_it(
 ) -> None:
     topic = kafka.create_topic()
     subscription(table, lambda: KafkaTarget(address(kafka, topic), {})).run(None)
-    monkeypatch.setattr(kafka_cursor, "_OPEN_WITHIN_S", 2.0)
     cursors = f"{topic}.cursors"
     with kafka.transaction(cursors, [(b"another", b"{}")], aborts=False):
         # The cursor of the first subscription is after the open transaction.
@@ -244,7 +244,11 @@ def test_cursor_is_not_read_while_another_transaction_hides_it(
         table_again.take_over()
         cursor = subscription(table, lambda: table_again)._cursor
         table_again.deliver([ChangeText("z", "{}", is_delete=False)], cursor)
-        with pytest.raises(TargetUnavailable, match="another transaction is open"):
+        with (
+            monkeypatch.context() as impatient,
+            pytest.raises(TargetUnavailable, match="another transaction is open"),
+        ):
+            impatient.setattr(kafka_cursor, "_OPEN_WITHIN_S", 2.0)
             table_again.read_cursor()
     assert table_again.read_cursor() == cursor
 

@@ -36,6 +36,8 @@ from tests.json_stream import JsonStream
 from tests.schema_registry import FaultyRegistry
 from tests.unit.storage.http_servers import answering, losing_answers, serving
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 #: The check by its name, and its status and text.
 Report = Mapping[str, Mapping[str, Any]]
 Doctor = Callable[..., tuple[int, Report]]
