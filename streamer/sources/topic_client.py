@@ -55,6 +55,13 @@ _KNOWN_WITHIN_S = 1.0
 _POLL_S = 0.05
 
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+
+#: A broker that has just started, or that takes over the groups of another one, answers so.
+_NO_COORDINATOR_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 _REFUSALS = (
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -193,7 +200,7 @@ class TopicClient:
             raise GroupRefused(self._bootstrap, group, reason)
 
     def _describe_group(self, group: str) -> ConsumerGroupDescription:
-        """Describe a group; ask again while a new broker still loads the topic of the groups."""
+        """Describe a group; ask again while no broker has loaded its part of the groups."""
         until = time.monotonic() + ANSWER_WITHIN_S
         while True:
             futures = self._admin.describe_consumer_groups(
@@ -202,7 +209,7 @@ class TopicClient:
             try:
                 described: ConsumerGroupDescription = self._wait(futures[group])
             except KafkaException as error:
-                is_loading = error.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+                is_loading = error.args[0].code() in _NO_COORDINATOR_YET
                 if not is_loading or time.monotonic() > until:
                     raise
                 time.sleep(_POLL_S)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streamer.sources import topic_client
@@ -43,7 +47,9 @@ def test_wrong_port_is_reported_without_a_jvm(closed_port: int) -> None:
     assert f"answered at 127.0.0.1:{closed_port}: " in str(raised.value)
 
 
-def test_unknown_host_is_reported() -> None:
+def test_unknown_host_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A network whose name server does not answer needs longer to say so.
+    monkeypatch.setattr(topic_client, "ANSWER_WITHIN_S", 90.0)
     with pytest.raises(BrokerUnreachable, match="Failed to resolve"):
         TopicClient("broker.invalid:9092", "orders", {}).describe()
 
@@ -57,6 +63,7 @@ def test_port_that_never_answers_is_reported(
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("patient")
 def test_topic_that_is_there_passes_and_one_that_is_not_is_named(kafka: Kafka, topic: str) -> None:
     kafka.create_topic(topic)
     TopicClient(kafka.bootstrap, topic, {"fetch.max.bytes": "1000"}).describe()
@@ -66,6 +73,7 @@ def test_topic_that_is_there_passes_and_one_that_is_not_is_named(kafka: Kafka, t
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("patient")
 def test_broker_without_sasl_is_reported(kafka: Kafka, topic: str) -> None:
     """Such a broker closes the connection when the client starts SASL."""
     properties = {
@@ -78,6 +86,7 @@ def test_broker_without_sasl_is_reported(kafka: Kafka, topic: str) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("patient")
 def test_newest_records_are_read_and_nothing_is_committed(kafka: Kafka, topic: str) -> None:
     kafka.create_topic(topic, partitions=3, settings={"retention.ms": "3600000"})
     kafka.produce(topic, [(b"k", b"old"), (b"k", b"newest")], partition=1)
@@ -92,7 +101,39 @@ def test_newest_records_are_read_and_nothing_is_committed(kafka: Kafka, topic: s
     assert not {"lakemark-doctor", "a-group-of-nobody"} & {one.group_id for one in groups.valid}
 
 
+class Loading:
+    """A client that gets an error once, because no broker has loaded the groups yet."""
+
+    def __init__(self, code: int) -> None:
+        self._errors = [KafkaException(KafkaError(code))]
+
+    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        if self._errors:
+            answer.set_exception(self._errors.pop())
+        else:
+            answer.set_result(SimpleNamespace(authorized_operations=None))
+        return dict.fromkeys(groups, answer)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    ],
+)
+def test_group_is_asked_for_again_while_no_broker_has_loaded_it(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    client = TopicClient("127.0.0.1:1", "orders", {})
+    monkeypatch.setattr(client, "_admin", Loading(code))
+    client.check_group("monitoring")
+
+
 @pytest.mark.kafka
+@pytest.mark.usefixtures("patient")
 def test_empty_topic_and_end_of_an_aborted_transaction_can_be_read(
     kafka: Kafka, topic: str
 ) -> None:
