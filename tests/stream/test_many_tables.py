@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from streamer.job.plan import JobPlan
 from streamer.job.shared_settings import SharedSettings
 from streamer.metrics.server import RunMonitors
 from streamer.shared_process import share_process
+from streamer.sources.errors import BrokerUnreachable
 from tests.fixtures.kafka import Kafka, Message, unused_topic
 from tests.short_lived import short_lived
 from tests.stream.monitoring import get
@@ -38,6 +39,9 @@ from tests.waiting import until
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 COLUMNS = {"id": "string", "n": "bigint"}
+
+#: Longer than a busy machine takes to start Spark and several pipelines, or to stop them.
+WITHIN_S = 400.0
 
 
 def orders(first: int, end: int) -> Iterator[Message]:
@@ -57,14 +61,14 @@ def tree(kafka: Kafka, topic: str, path: Path, **changes: dict[str, Any]) -> dic
     return sections
 
 
-def rows_of(path: Path) -> list[int]:
-    """Return the numbers in a table; none if it does not exist yet."""
+def rows_of(path: Path, column: str = "n") -> list[int]:
+    """Return the numbers in a column of a table; none if it does not exist yet."""
     if not (path / ".hoodie" / "hoodie.properties").exists():
         return []
     table = open_table(StorageLocation(str(path)))
     if table.schema is None:
         return []
-    return sorted(table.scan(columns=["n"]).to_reader().read_all()["n"].to_pylist())
+    return sorted(table.scan(columns=[column]).to_reader().read_all()[column].to_pylist())
 
 
 def assert_read_once(path: Path, records: int) -> None:
@@ -84,6 +88,7 @@ class RunningJob:
     def __init__(self, configs: Sequence[PipelineConfig], spark: SparkSession) -> None:
         self.events: dict[str, list[Event]] = {one.name: [] for one in configs}
         self.most_streams, self._spark = 0, spark
+        self._of_others = {one.id for one in spark.streams.active}
         self._plan = JobPlan(list(configs), [], SharedSettings())
         self.failure: PipelinesFailed | None = None
 
@@ -97,13 +102,17 @@ class RunningJob:
                 yield job
             finally:
                 job.stop()
-                thread.join(60)
+                thread.join(WITHIN_S)
             assert not job.has_unfinished_work
+
+    def count_streams(self) -> int:
+        """Return the number of active streams, without those that other tests have left."""
+        return sum(one.id not in self._of_others for one in self._spark.streams.active)
 
     def _listener(self, name: str) -> Listener:
         def listen(event: Event, /) -> None:
             self.events[name].append(event)
-            self.most_streams = max(self.most_streams, len(self._spark.streams.active))
+            self.most_streams = max(self.most_streams, self.count_streams())
 
         return listen
 
@@ -130,17 +139,20 @@ def test_pipelines_take_turns_and_idle_ones_have_no_stream(
             for name in names:
                 kafka.produce(topics[name], orders(max(first, 5 * (name == "b")), end))
             for name in names:
-                until(lambda path=tmp_path / name, n=end: len(rows_of(path)) == n)  # type: ignore[misc]
-            until(lambda: not spark.streams.active, "the end of all streams")
+                _until(lambda path=tmp_path / name, n=end: len(rows_of(path)) == n)  # type: ignore[misc]
+            _until(lambda: not job.count_streams())
             assert all(one.result == "unfinished" for one in running.outcomes)
     assert job.failure is None
     assert job.most_streams == 1
     assert {one.result for one in running.outcomes} == {"interrupted"}
     for name in names:
         assert_read_once(tmp_path / name, 20)
+        retried = [event for event in job.events[name] if isinstance(event, Retrying)]
+        # A busy machine may let the broker answer late.
+        assert {event.error_type for event in retried} <= {BrokerUnreachable.__name__}, retried
         starts = [event for event in job.events[name] if isinstance(event, RunStarted)]
-        assert len(starts) == 1, "a stream that continues after a pause is not a start of the run"
-        assert not [event for event in job.events[name] if isinstance(event, Retrying)]
+        most = 1 + len(retried)
+        assert 1 <= len(starts) <= most, "a stream that continues after a pause is no start"
 
 
 def test_pipeline_whose_broker_is_away_is_retried_and_stops_no_other(
@@ -151,13 +163,13 @@ def test_pipeline_whose_broker_is_away_is_retried_and_stops_no_other(
     once = {"mode": "once", "retry": {"max_attempts": 2, "backoff_s": 0.01}}
     away = {"bootstrap_servers": "127.0.0.1:1"}
     configs = [
-        validated(tree(kafka, topic, tmp_path / "good", run=once)),
+        validated(tree(kafka, topic, tmp_path / "good", run={"mode": "once"})),
         validated(tree(kafka, topic, tmp_path / "away", run=once, source=away)),
     ]
     job = RunningJob(configs, spark)
     with job.running(num_streams=2) as running:
-        until(lambda: len(running.outcomes) == 2)
-        until(lambda: all(one.result != "unfinished" for one in running.outcomes))
+        _until(lambda: len(running.outcomes) == 2)
+        _until(lambda: all(one.result != "unfinished" for one in running.outcomes))
     assert [one.result for one in running.outcomes] == ["caught up", "failed"]
     assert running.outcomes[1].error.startswith("BrokerUnreachable: ")
     (retrying,) = [event for event in job.events["away"] if isinstance(event, Retrying)]
@@ -172,7 +184,6 @@ _LAKEMARK = [sys.executable, "-c", "import sys; from streamer.cli import main; s
 BAD = 60
 GOOD = ["t0", "t1", "t2", "t3", "t4"]
 #: How long each step of six tables may take on a busy machine.
-STEP_S = 400.0
 
 
 @pytest.mark.slow
@@ -207,27 +218,27 @@ def test_six_tables_of_a_pattern_of_which_one_fails_are_killed_and_run_again(
 
     with _process([*command, "--set", "metrics.port=0", "--log-format", "json"]) as run:
         port = _port(run)
-        until(lambda: all(len(rows_of(lake / name)) == 100 for name in names), "rows", STEP_S)
+        _until(lambda: all(len(rows_of(lake / name)) == 100 for name in names))
         expected = {name: float(name in names) for name in (*names, bad, refused)}
         expected[f"{file}: topics {pattern}"] = 1.0
-        until(lambda: _samples(port, "lakemark_running") == expected)
-        assert _samples(port, "lakemark_failures_total") == {bad: 1.0, refused: 1.0}
-        until(lambda: not any(map(_samples(port, "lakemark_lag_records").get, names)))
-        status, text = get(port, "/health")
+        _until(lambda: _samples(port, "lakemark_running") == expected)
+        # A broker that is slow for a while makes others fail, too, but they are tried again.
+        _until(lambda: _pipelines_with("RunFailed", events) == {bad, refused})
+        assert _samples(port, "lakemark_failures_total").keys() >= {bad, refused}
+        _until(lambda: not any(map(_samples(port, "lakemark_lag_records").get, names)))
         failures = [f"{refused}: failed: ConfigError", f"{bad}: failed: TooManyRejects"]
-        assert (status, text.splitlines()) == (200, ["5 of 7 pipelines are ready", *failures])
+        health = 200, "\n".join(["5 of 7 pipelines are ready", *failures])
+        _until(lambda: _health(port) == health)
         kafka.create_topic(new)
         kafka.produce(new, orders(0, 10))
-        until(lambda: len(rows_of(lake / new)) == 10)
+        _until(lambda: len(rows_of(lake / new)) == 10)
         for name in names:  # wakes all of them
             kafka.produce(name, orders(100, 900))
-        until(lambda: any(len(rows_of(lake / name)) > 100 for name in names))
+        _until(lambda: any(len(rows_of(lake / name)) > 100 for name in names))
         run.kill()
 
     rest = [*command, "--once", "--set", "source.max_records_per_batch=1000"]
-    once = subprocess.run(
-        rest, env=short_lived(), capture_output=True, text=True, timeout=STEP_S, check=False
-    )
+    once = subprocess.run(rest, env=short_lived(), capture_output=True, text=True, timeout=WITHIN_S)
     assert once.returncode == 1, once.stdout
     assert once.stderr.startswith(f"lakemark: 2 of 9 pipelines failed: {refused}, {bad}; ")
     summary = {line.split()[0]: line.split() for line in once.stdout.splitlines()}
@@ -239,16 +250,16 @@ def test_six_tables_of_a_pattern_of_which_one_fails_are_killed_and_run_again(
     assert_read_once(lake / new, 10)
 
     with _process([*command, "--set", "dead_letters.max_share=1"]) as run:
-        until(lambda: (lake / f"{bad}_dead_letters").exists(), "dead letters", STEP_S)
-        dead = StorageLocation(f"{lake / bad}_dead_letters")
-        until(lambda: open_table(dead).scan().to_reader().read_all().num_rows == BAD)
+        _until(lambda: len(rows_of(lake / f"{bad}_dead_letters", "offset")) == BAD)
         run.send_signal(signal.SIGTERM)
-        out, complaints = run.communicate(timeout=STEP_S)
+        out, complaints = run.communicate(timeout=WITHIN_S)
     assert (run.returncode, complaints.count("\n")) == (1, 1), out
     assert f"1 of 9 pipelines failed: {refused}; " in complaints
-    written = [json.loads(line) for line in events.read_text().splitlines()]
-    stopped = {line["pipeline"] for line in written if line["event"] == "RunStopped"}
-    assert stopped >= {*names, bad, new}
+    assert _pipelines_with("RunStopped", events) >= {*names, bad, new}
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    until(is_so, within_s=WITHIN_S)
 
 
 @contextmanager
@@ -268,6 +279,17 @@ def _port(run: subprocess.Popen[str]) -> int:
     assert event["event"] == "MetricsServed"
     threading.Thread(target=run.stderr.read, daemon=True).start()  # so that the run can write
     return int(event["port"])
+
+
+def _pipelines_with(event: str, file: Path) -> set[str]:
+    """Return the pipelines with such an event in a file, to which a job may still write."""
+    written = map(json.loads, file.read_text().split("\n")[:-1])
+    return {one["pipeline"] for one in written if one["event"] == event}
+
+
+def _health(port: int) -> tuple[int, str]:
+    status, text = get(port, "/health")
+    return status, text.rstrip("\n")
 
 
 def _samples(port: int, name: str) -> dict[str, float]:
