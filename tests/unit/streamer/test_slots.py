@@ -41,7 +41,8 @@ def test_slots_are_given_in_the_order_of_the_requests_and_never_too_many() -> No
     holders = []
     for number in range(6):
         holders.append(Holder(slots, order))
-        until(lambda n=number: len(order) + len(slots._waiting) == n + 1)  # type: ignore[misc]
+        expected = min(number + 1, 2), max(number - 1, 0)
+        until(lambda e=expected: (len(order), len(slots._waiting)) == e)  # type: ignore[misc]
     for number, holder in enumerate(holders):
         until(lambda n=number: len(order) == min(n + 2, 6))  # type: ignore[misc]
         assert slots.are_wanted is (number < 4)
@@ -79,4 +80,4 @@ def test_error_of_a_waiting_thread_leaves_the_slot_to_others() -> None:
     began = time.monotonic()
     with slots.hold(never) as has_slot:
         assert has_slot
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60

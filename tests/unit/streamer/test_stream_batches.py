@@ -23,7 +23,7 @@ from streamer.slots import Slots
 from streamer.stream_batches import PlannedBatch, StreamBatches
 from tests.waiting import until
 
-LONG_S = 20.0
+LONG_S = 120.0
 
 #: Nothing happens in this time that the test does not allow.
 MOMENT_S = 0.05

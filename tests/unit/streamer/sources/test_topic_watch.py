@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,7 +61,7 @@ class Waiting:
 
     def give_up(self) -> None:
         self._gives_up.set()
-        self._thread.join(30)
+        self._thread.join(120)
 
 
 def _fail(*_: object) -> Any:
@@ -76,22 +78,25 @@ def test_unexpected_error_wakes_the_pipelines(
 ) -> None:
     waiting = Waiting(watch)
     monkeypatch.setattr(_Cluster, failing, _fail)
-    until(lambda: waiting.is_woken, within_s=10)
+    until(lambda: waiting.is_woken)
     assert "AttributeError: the answer is not understood" in caplog.text
 
 
 def test_watch_is_tried_again_some_time_after_a_lasting_error(
     watch: TopicWatch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(topic_watch, "_RETRY_AFTER_S", 1.0)
+    late_s = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late_s)
+    monkeypatch.setattr(topic_watch, "time", clock)
     waiting = Waiting(watch)
     with monkeypatch.context() as failing:
         failing.setattr(_Cluster, "_lasting_error", lambda _: KafkaError(KafkaError._SSL))
-        until(lambda: waiting.is_woken, within_s=10)
+        until(lambda: waiting.is_woken)
         assert not waiting.topic.can_be_watched
     assert f"cannot watch the topics at {AWAY}: " in caplog.text
     assert not waiting.topic.can_be_watched
-    until(lambda: waiting.topic.can_be_watched, within_s=10)
+    late_s = topic_watch._RETRY_AFTER_S
+    assert waiting.topic.can_be_watched
 
 
 def test_client_without_a_waiting_pipeline_is_closed(
@@ -105,7 +110,7 @@ def test_client_without_a_waiting_pipeline_is_closed(
     monkeypatch.setattr(topic_watch, "_UNUSED_S", 300.0)
     assert waiting.topic.can_be_watched
     assert waiting.cluster is not cluster
-    assert not caplog.text
+    assert topic_watch.__name__ not in {record.name for record in caplog.records}, "no failure"
 
 
 def test_secret_is_read_once_and_may_be_missing(watch: TopicWatch, tmp_path: Path) -> None:
