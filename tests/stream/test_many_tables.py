@@ -183,7 +183,6 @@ _LAKEMARK = [sys.executable, "-c", "import sys; from streamer.cli import main; s
 #: The number of invalid records in the topic of the failing pipeline: more than are tolerated.
 BAD = 60
 GOOD = ["t0", "t1", "t2", "t3", "t4"]
-#: How long each step of six tables may take on a busy machine.
 
 
 @pytest.mark.slow
