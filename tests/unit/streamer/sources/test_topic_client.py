@@ -97,7 +97,8 @@ def test_newest_records_are_read_and_nothing_is_committed(kafka: Kafka, topic: s
     assert client.read_newest(ranges, "read_committed").sizes == [len(b"k" + b"newest")]
     assert (client.settings() or {})["retention.ms"] == "3600000"
     client.check_group("a-group-of-nobody")
-    groups = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_consumer_groups().result(60)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # referenced until it has answered
+    groups = admin.list_consumer_groups().result(120)
     assert not {"lakemark-doctor", "a-group-of-nobody"} & {one.group_id for one in groups.valid}
 
 
