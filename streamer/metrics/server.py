@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lakemark.operations.open_table import OpenTable
+from streamer.config.errors import ConfigError
 from streamer.config.metrics import MetricsConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
@@ -37,6 +38,7 @@ def monitor_run(config: PipelineConfig, next_listener: Listener) -> Iterator[Run
 
     Raises:
         CannotListen: another process uses the port.
+        ConfigError: the token of actions cannot be found, or is too short.
     """
     served = config.metrics
     if served.port is None:
@@ -67,6 +69,7 @@ def monitor_runs(
 
     Raises:
         CannotListen: another process uses the port.
+        ConfigError: the token of actions cannot be found, or is too short.
     """
     monitors = RunMonitors(served, redacted)
     if served.port is None:
@@ -142,6 +145,8 @@ class RunMonitors:
 
 
 def _process_status(health: Judge, served: MetricsConfig) -> ProcessStatus:
+    if problems := served.unresolved():
+        raise ConfigError(problems)
     token = None if served.action_token is None else ActionToken(served.action_token)
     return ProcessStatus(health, token, has_page=served.status_page)
 

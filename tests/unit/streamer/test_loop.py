@@ -219,7 +219,8 @@ def test_run_that_is_asked_to_pause_makes_no_further_attempt_until_it_resumes() 
     assert reported == [RunPaused()], "a paused run counts as alive, and attempts nothing"
     paused.clear()
     thread.join(LONG_S)
-    assert [type(event) for event in reported[1:4]] == [RunResumed, Retrying, Retrying]
+    assert isinstance(reported[1], RunResumed)
+    assert sum(isinstance(event, Retrying) for event in reported) == 2
     assert len(failures) == 1
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import lakemark
+from streamer.config.errors import ConfigError
+from streamer.config.render import render_yaml
 from streamer.events import ActionRequested, Event, RunPaused, RunResumed, RunStopped
 from tests.stream.monitoring import get, post, scraped
 from tests.unit.streamer.status.files_run import FilesRun, row
@@ -122,6 +124,27 @@ def test_without_a_token_in_the_settings_actions_are_forbidden(tmp_path: Path) -
             assert post(run.port, STOP, token) == (403, "actions need metrics.action_token\n")
         assert run.status()["accepts_actions"] is False
         assert run.pipeline()["state"] in ("starting", "running")
+
+
+@pytest.mark.parametrize(
+    ("token", "problem"),
+    [
+        (TOKEN[:-1], "metrics.action_token: shorter than 16 characters; openssl rand -hex 16"),
+        ({"env": "LAKEMARK_NO_TOKEN"}, "environment variable LAKEMARK_NO_TOKEN is not set"),
+    ],
+)
+def test_run_with_a_short_or_missing_token_does_not_start(
+    tmp_path: Path, token: object, problem: str
+) -> None:
+    run = FilesRun(tmp_path, action_token=token)
+    with pytest.raises(ConfigError, match=problem), run.running():
+        pass
+
+
+def test_token_is_masked_where_settings_are_printed(run: FilesRun) -> None:
+    assert "action_token: '***'" in render_yaml(run.config)
+    with run.running():
+        assert TOKEN not in get(run.port, "/status.json")[1]
 
 
 def test_token_file_may_be_replaced_but_not_by_a_short_token(tmp_path: Path) -> None:
