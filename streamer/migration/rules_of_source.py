@@ -57,7 +57,7 @@ SOURCE_RULES = (
     ),
     Rule(
         f"{_INCREMENTAL}read_latest_on_missing_ckpt",
-        Combined("`source.start_at: latest` of a table, without a strategy"),
+        Combined("`source.start_at: latest` of a table, whatever the strategy is"),
     ),
     Rule(
         f"{_INCREMENTAL}drop.all.meta.fields.from.source",

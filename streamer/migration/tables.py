@@ -19,7 +19,8 @@ _PATH, _LIMIT = f"{_INCREMENTAL}path", f"{_INCREMENTAL}num_instants"
 _STRATEGY = f"{_INCREMENTAL}missing.checkpoint.strategy"
 _READS_LATEST = f"{_INCREMENTAL}read_latest_on_missing_ckpt"
 _CHECKPOINT = "--checkpoint"
-_ALL_COMMITS = "READ_UPTO_LATEST_COMMIT"
+_NEWEST_COMMIT = "READ_LATEST"
+_STRATEGIES = ("", _NEWEST_COMMIT, "READ_UPTO_LATEST_COMMIT")
 _INSTANT = re.compile(r"\d{14}(\d{3})?", re.ASCII)
 
 _ONLY_FIRST = "Only for a table without a checkpoint."
@@ -64,11 +65,10 @@ def _start(job: Job) -> Iterator[Outcome]:
             yield from (Missing((name,), "--checkpoint counts instead") for name in names)
         return
     strategy = job.get(_STRATEGY).upper()
-    reads_latest = not strategy and job.is_set(_READS_LATEST)
-    if strategy == "READ_LATEST" or reads_latest:
+    if strategy not in _STRATEGIES:
+        yield Missing(names, f"{strategy} is no strategy of Apache Hudi", True)
+    elif strategy == _NEWEST_COMMIT or job.is_set(_READS_LATEST):  # which replaces the strategy
         comment = f"{_ONLY_FIRST} HoodieIncrSource also reads the newest commit."
         yield Sets("source.start_at", "latest", names, comment)
-    elif strategy in ("", _ALL_COMMITS):
-        yield Sets("source.start_at", "snapshot", names, _ONLY_FIRST)
     else:
-        yield Missing(names, f"{strategy} is no strategy of Apache Hudi", True)
+        yield Sets("source.start_at", "snapshot", names, _ONLY_FIRST)

@@ -48,6 +48,14 @@ def test_source_of_a_table_becomes_a_source_of_its_commits() -> None:
         ({"missing.checkpoint.strategy": "READ_LATEST"}, {}, "latest"),
         ({"read_latest_on_missing_ckpt": "true"}, {}, "latest"),
         (
+            {
+                "missing.checkpoint.strategy": "READ_UPTO_LATEST_COMMIT",
+                "read_latest_on_missing_ckpt": "true",
+            },
+            {},
+            "latest",
+        ),
+        (
             {"read_latest_on_missing_ckpt": "true"},
             {"--checkpoint": "20260501120000123"},
             "20260501120000123",
