@@ -105,6 +105,11 @@ class TablePosition(Position):
         """The URL of the table."""
         return self.table
 
+    @property
+    def begun_commit(self) -> str | None:
+        """The requested time of the commit of which only a part was read; None without one."""
+        return None if self.snapshot is not None or self.part is None else self.part.name
+
     def in_table(self, table: str) -> TablePosition:
         """Return the same position with the URL of the table."""
         return replace(self, table=table)

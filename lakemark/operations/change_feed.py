@@ -213,16 +213,23 @@ class ChangeFeed:
         keys = [RECORD_KEY] if self._table.properties.populates_meta_columns else []
         return scan.with_columns([*keys, *names])
 
-    def commits_after(self, position: FeedPosition) -> list[Instant]:
+    def commits_after(self, position: FeedPosition, begun: str | None = None) -> list[Instant]:
         """Return the completed commits after a position, in order, as of the last ``refresh``.
+
+        Args:
+            position: the position of the reader.
+            begun: the requested time of a commit after it of which some changes were read; None
+                without one.
 
         Raises:
             ChangesRemoved: a commit after the position was archived.
-            CommitUndone: the commit of the position was undone.
+            CommitUndone: the commit of the position, or ``begun``, was undone.
             OrderChanged: the table was upgraded from version 6 since the position was read.
             SnapshotChanged: the archive was rewritten meanwhile; refresh and call again.
         """
         self._check_not_undone(position)
+        if begun is not None:
+            self._check_is_complete(begun, position)
         self._check_not_archived(position)
         self._check_same_order(position)
         return [one for one in self._ready() if self._order_of(one) > self._place(position)]
@@ -379,9 +386,14 @@ class ChangeFeed:
         return pending.requested_at in self._table.view().clusterings.values()
 
     def _check_not_undone(self, position: FeedPosition) -> None:
-        table, name = self._table, position.requested_at
+        if position.is_commit:
+            self._check_is_complete(position.requested_at, position)
+
+    def _check_is_complete(self, name: str, position: FeedPosition) -> None:
+        """Check that a commit that was read, at least in part, is a completed one."""
+        table = self._table
         known = table.timeline.find(name)
-        if not position.is_commit or (known is not None and known.is_completed):
+        if known is not None and known.is_completed:
             return
         # An archived commit is before the first active one, but so is one that was undone earlier.
         is_known = name == self._known_archived or (

@@ -3,7 +3,7 @@
 SourceError
 ├─ ForeignTable        (Permanent) the position belongs to another table, or to another source
 ├─ UnreadChangesLost   (Permanent) changes after the position, or rows of the snapshot, were removed
-├─ ReadChangesUndone   (Permanent) the last commit that was read was undone
+├─ ReadChangesUndone   (Permanent) the last commit that was read, also in part, was undone
 └─ SnapshotNotFinal    (Retriable) no state of the table can be read yet, because commits overlap
 """
 
@@ -19,7 +19,11 @@ from streamer.sources.errors import SourceError
 #: How many characters of a position a message shows.
 _SHOWN = 200
 
-_START_AGAIN = "lakemark checkpoint reset TABLE --run, where TABLE is the table of this pipeline"
+#: With ``latest`` as its start, the next run would skip what is unread.
+_READ_AGAIN = (
+    "set source.start_at: snapshot, the default, and run lakemark checkpoint reset TABLE --run, "
+    "where TABLE is the table of this pipeline"
+)
 
 
 class ForeignTable(SourceError, Permanent):
@@ -38,12 +42,12 @@ class UnreadChangesLost(SourceError, Permanent):
     """What the position says is unread can no longer be read."""
 
     def __init__(self, table: str, reason: str, continues_after: str | None) -> None:
-        remedy = f"to read the rows of {table} again, run {_START_AGAIN}; rows that were deleted "
+        remedy = f"to read the rows of {table} again, {_READ_AGAIN}; rows that were deleted "
         remedy += "meanwhile stay"
         if continues_after:
             remedy += (
-                f"; or, to go on without these changes, also set source.start_at: "
-                f'"{continues_after}" for the next run'
+                f"; or, to go on without these changes, run the same command, and set "
+                f'source.start_at: "{continues_after}" instead'
             )
         super().__init__(
             f"{table}: {reason}. Nothing is skipped, so the run stops: {remedy}. To avoid this, "
@@ -59,8 +63,8 @@ class ReadChangesUndone(SourceError, Permanent):
         super().__init__(
             f"{table}: {reason}. Restore the table of this pipeline to a commit before these "
             "changes with lakemark table restore, which also takes its position back; or delete "
-            "it, so that the next run reads all rows again. If both tables have the same rows, "
-            f"run {_START_AGAIN}"
+            "it and set source.start_at: snapshot, the default, so that the next run reads all "
+            f"rows again. If both tables have the same rows, {_READ_AGAIN}"
         )
         self.table, self.reason = table, reason
 

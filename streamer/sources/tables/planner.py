@@ -252,7 +252,7 @@ class TablePlanner:
                 return False
             self._upstream.feed.refresh()
         self._has_listed = True
-        self._unread = deque(self._upstream.commits_after(self._position.after))
+        self._unread = deque(self._upstream.commits_after(self._position))
         self._report_awaited()
         return bool(self._unread)
 

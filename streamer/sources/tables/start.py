@@ -47,7 +47,7 @@ def find_start(config: TableSourceConfig, checkpoint: Position | None) -> TableS
     Raises:
         ForeignTable: the position belongs to another table, or to another kind of source.
         UnreadChangesLost: unread changes were removed.
-        ReadChangesUndone: the last commit that was read was undone.
+        ReadChangesUndone: the last commit that was read, also in part, was undone.
         SnapshotNotFinal: no state of the table can be read yet.
         HudiError: the table cannot be read.
     """
@@ -56,7 +56,7 @@ def find_start(config: TableSourceConfig, checkpoint: Position | None) -> TableS
         position = _first_position(config.start_at, upstream)
     else:
         position = _own_position(checkpoint, upstream)
-    unread = len(upstream.commits_after(position.after))
+    unread = len(upstream.commits_after(position))
     # A later start would find a later newest commit.
     return TableStart(position, unread, checkpoint is None and config.start_at == NEWEST)
 

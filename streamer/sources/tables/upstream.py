@@ -10,11 +10,11 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkpoints.table_position import TablePosition
 from lakemark.config.merge_settings import MergeSettings, merge_settings
 from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig
 from lakemark.merge.custom.load import load_merger
-from lakemark.model.feed_position import FeedPosition
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import IS_DELETED, RECORD_KEY, is_reserved
@@ -99,14 +99,14 @@ class Upstream:
         moment = self._table.store.clock.parse(time)
         return (moment - _EPOCH) // timedelta(microseconds=1)
 
-    def commits_after(self, position: FeedPosition) -> list[Instant]:
-        """Return the unread commits; see ``ChangeFeed.commits_after``.
+    def commits_after(self, position: TablePosition) -> list[Instant]:
+        """Return the commits that are unread, at least in part; see ``ChangeFeed.commits_after``.
 
         Raises:
             UnreadChangesLost, ReadChangesUndone: instead of the errors of the feed.
         """
         with lost_changes_reported(self.url):
-            return self.feed.commits_after(position)
+            return self.feed.commits_after(position.after, position.begun_commit)
 
     def rows_of(self, commit: Instant) -> Iterator[Rows]:
         """Yield the changes of a commit, in the same order each time.

@@ -241,6 +241,22 @@ def test_a_table_that_lost_unread_changes_stops_the_run_with_a_remedy() -> None:
     assert copy.contents() == {"a": ("north", 0, 0)}
 
 
+@pytest.mark.parametrize("start_at", ["earliest", "latest"])
+def test_remedy_of_lost_changes_reads_the_rows_wherever_the_first_run_started(
+    start_at: str,
+) -> None:
+    """With another start, the run after a reset would fail again, or skip what is unread."""
+    upstream = create("copy_on_write", "data_before", index="bucket", buckets=1)
+    upstream.upsert(rows(("a", "north", 0, 0)))
+    copy = Copy(upstream.location)
+    copy.run(start_at=start_at)
+    for ts in range(1, 9):
+        upstream.upsert(rows(("a", "north", ts, ts)))
+    upstream.archive(retain_commits=2, min_commits=3, max_commits=4)
+    with pytest.raises(UnreadChangesLost, match=r"set source\.start_at: snapshot"):
+        copy.run(start_at=start_at)
+
+
 def test_a_snapshot_that_was_cleaned_before_it_was_read_stops_the_run() -> None:
     upstream = create("copy_on_write", "data_before", index="bucket", buckets=1)
     upstream.upsert(many(0))
@@ -272,6 +288,38 @@ def test_a_restored_table_is_refused_until_its_copy_is_restored_too() -> None:
     upstream.upsert(rows(("c", "north", 3, 3)))
     copy.run()
     assert copy.contents() == contents(upstream)
+
+
+def test_a_commit_that_is_undone_after_a_part_of_it_was_written_is_refused() -> None:
+    upstream = create("merge_on_read", "data_before", index="bucket", buckets=1)
+    upstream.upsert(rows(("a", "north", 1, 1)))
+    copy = Copy(upstream.location)
+    copy.run()
+    upstream.upsert(many(0))
+    undone = upstream.timeline.completed(*COMMITS)[-1].requested_at
+    _stop_after_one_batch(copy)
+    part = copy.position().part
+    assert part is not None
+    assert part.name == undone
+    before = copy.contents()
+    assert 1 < len(before) < 201
+    upstream.rollback(undone)
+    with pytest.raises(ReadChangesUndone, match=undone):
+        copy.run()
+    assert copy.contents() == before
+
+
+def _stop_after_one_batch(copy: Copy) -> None:
+    """Run until one small batch is committed."""
+    stops: list[bool] = []
+
+    def stop(event: Event) -> None:
+        if isinstance(event, BatchWritten):
+            stops.append(built.loop.stop())
+
+    with pipeline.build(copy.config(max_bytes_per_batch=1024), stop) as built:
+        built.loop.run()
+    assert len(stops) == 1
 
 
 def test_a_snapshot_waits_for_a_pending_commit_and_includes_no_later_one() -> None:
