@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.java_hash import list_hash
 from lakemark.errors import InvalidConfig
 from lakemark.index.index import NEW_KEY
@@ -138,12 +139,11 @@ class BucketIndex:
         """
         if len(self.key_fields) == 1:
             hashes = list_hash([keys])
-            irregular = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
+            irregular_rows = rows_with_fields(keys)
         else:
             parts = pc.extract_regex(keys, self._plain_key)
             hashes = list_hash([_part(parts, i) for i in self._hashed_positions])
-            irregular = parts.is_null()
-        irregular_rows = np.flatnonzero(irregular)
+            irregular_rows = np.flatnonzero(parts.is_null())
         if len(irregular_rows):
             hashes = hashes.copy()
             hashes[irregular_rows] = self._parsed_hashes(keys.take(irregular_rows).to_pylist())
@@ -171,6 +171,21 @@ class BucketIndex:
     def _hashed_positions(self) -> list[int]:
         hashed = self.hash_fields or self.key_fields
         return [i for i, name in enumerate(self.key_fields) if name in hashed]
+
+
+def rows_with_fields(record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.intp]:
+    """Return the rows of keys with a comma and a colon, which ``hashed_values`` must parse.
+
+    Args:
+        record_keys: the record keys, none of which is null.
+    """
+    keys = byte_strings(record_keys)
+    # In nearly all tables, no key has a comma. A search of the bytes of all keys takes a thirtieth
+    # of the time of a search in each key.
+    if not (keys.data[keys.offsets[0] : keys.offsets[-1]] == ord(",")).any():
+        return np.empty(0, np.intp)
+    have_both = pc.and_(pc.match_substring(record_keys, ","), pc.match_substring(record_keys, ":"))
+    return np.flatnonzero(have_both)
 
 
 def hashed_values(key: str, fields: Sequence[str]) -> Iterator[str | None]:

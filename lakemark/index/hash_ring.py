@@ -29,12 +29,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from xxhash import xxh32_intdigest
 
 from lakemark.codec.xxhash32 import xxhash32
 from lakemark.errors import CorruptData, InvalidConfig
-from lakemark.index.bucket import HASHING_FOLDER, hashed_values
+from lakemark.index.bucket import HASHING_FOLDER, hashed_values, rows_with_fields
 
 #: The folder with the hash rings of all partitions.
 RINGS_FOLDER = f"{HASHING_FOLDER}/consistent_hashing_metadata"
@@ -209,8 +208,7 @@ def hashes_of_keys(record_keys: pa.Array | pa.ChunkedArray, key_fields: Sequence
         key_fields: the fields of the record key, which are all hashed.
     """
     hashes = xxhash32(record_keys).astype(np.int64) & LARGEST_HASH
-    has_fields = pc.and_(pc.match_substring(record_keys, ","), pc.match_substring(record_keys, ":"))
-    rows = np.flatnonzero(has_fields)
+    rows = rows_with_fields(record_keys)
     if len(rows):
         keys = record_keys.take(pa.array(rows)).to_pylist()
         hashes[rows] = hashes_of(list(hashed_values(key, key_fields)) or [key] for key in keys)

@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.errors import Refused
@@ -73,7 +74,7 @@ class BucketRewriter:
                         group = FileGroupId(path, task.ring.file_ids[number])
                         _check_expected(group, task)
                         files[number] = opened.enter_context(NewBaseFile(self.context, group))
-                parts = [(files[n], rows.filter(pa.array(numbers == n))) for n in found]
+                parts = [(files[n], rows, numbers == n) for n in found]
                 LocalRunner(_WRITERS).map(_write, parts)
             return LocalRunner(_WRITERS).map(NewBaseFile.close, [files[n] for n in sorted(files)])
 
@@ -83,9 +84,9 @@ class BucketRewriter:
         return live_rows(self.context, task.slices, kept, self.log_sizes)
 
 
-def _write(part: tuple[NewBaseFile, pa.Table]) -> None:
-    file, rows = part
-    file.write(rows)
+def _write(part: tuple[NewBaseFile, pa.Table, npt.NDArray[np.bool_]]) -> None:
+    file, rows, are_of_file = part
+    file.write(rows.filter(pa.array(are_of_file)))
 
 
 def _check_expected(group: FileGroupId, task: RewriteTask) -> None:

@@ -232,8 +232,8 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/index/bucket.py",
-        'irregular = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))',
-        'irregular = pc.match_substring(keys, ",:")',
+        'pc.and_(pc.match_substring(record_keys, ","), pc.match_substring(record_keys, ":"))',
+        'pc.match_substring(record_keys, ",:")',
         "single keys with a comma and a colon go to another bucket than Apache Hudi's",
         _BUCKET,
     ),
