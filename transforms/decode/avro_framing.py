@@ -107,7 +107,7 @@ class PlainFraming(AvroFraming):
 
     def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
         """Yield one group of all values."""
-        yield SchemaGroup(
+        yield WriterGroup(
             load_writer_schema("the declared schema", self.stored, self.field), present
         )
 
@@ -139,11 +139,11 @@ class ConfluentFraming(AvroFraming):
         """Yield a group for each id, and one group for all values without an id."""
         is_framed = find_framed(values, present)
         if not is_framed.all():
-            yield SchemaGroup(NOT_FRAMED, present[~is_framed])
+            yield WriterGroup(NOT_FRAMED, present[~is_framed])
         framed = present[is_framed]
         ids = framed_ids(values, framed)
         for schema_id in np.unique(ids).tolist():
-            yield SchemaGroup(self._schema(schema_id), framed[ids == schema_id])
+            yield WriterGroup(self._schema(schema_id), framed[ids == schema_id])
 
     def for_keys(self, field: str | None) -> AvroFraming:
         """See ``AvroFraming``."""

@@ -63,7 +63,9 @@ class GoneTopic:
 
 
 @contextmanager
-def build(config: PipelineConfig, listener: Listener) -> Iterator[pipeline.Pipeline]:
+def build(
+    config: PipelineConfig, listener: Listener, *, paused: threading.Event
+) -> Iterator[pipeline.Pipeline]:
     """Build a pipeline on a table that has two slices to compact."""
     storage = open_storage(StorageLocation(sys.argv[1]))
     make(storage)
@@ -75,7 +77,9 @@ def build(config: PipelineConfig, listener: Listener) -> Iterator[pipeline.Pipel
     services = TableServices([rows], ServicePolicies(compaction), runner, listener, compactor)
     sink = HudiSink(rows, None, cast(Any, None), NO_REJECTS)
     source = cast(Any, GoneTopic(runner.begun))
-    loop = StreamLoop(TOPIC, source, sink, cast(Any, None), services, config.run, listener)
+    loop = StreamLoop(
+        TOPIC, source, sink, cast(Any, None), services, config.run, listener, paused=paused
+    )
     yield pipeline.Pipeline(loop, sink, source)
 
 

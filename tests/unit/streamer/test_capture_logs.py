@@ -26,7 +26,7 @@ def warn() -> None:
     part.warning("it stays %s: %s", "until it expires", "no access with geheim")
 
 
-def build(*_: object) -> None:
+def build(*_: object, **__: object) -> None:
     """Log a warning and fail, as a pipeline may do while it is opened."""
     warn()
     message = "the store is gone"

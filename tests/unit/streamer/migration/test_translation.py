@@ -547,7 +547,7 @@ CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
     ({"hoodie.of.a.later.release": "x"}, {}, "hoodie.of.a.later.release", "no such property"),
     ({f"{KAFKA}append.offsets": "true"}, {}, f"{KAFKA}append.offsets", "write a new table"),
     ({f"{KAFKA}topic": ""}, {}, f"{KAFKA}topic", "it is missing"),
-    ({}, {"source_class": f"{SOURCES}SqlSource"}, "--source-class", "Avro; org.apache"),
+    ({}, {"source_class": f"{SOURCES}SqlSource"}, "--source-class", "tables of Hudi; org.apache"),
     ({}, {"source_class": None}, "--source-class", "it is missing"),
     (
         {},
