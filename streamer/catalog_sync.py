@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lakemark.catalogs.catalog import CatalogChanged
 from lakemark.catalogs.open_catalog import check_installed, open_catalog
 from lakemark.catalogs.sync import SyncPlan, execute_sync, plan_sync
 from lakemark.catalogs.table_definition import Registration
@@ -31,7 +32,7 @@ SERVICE = "catalog_sync"
 #: The longest pause after a failure.
 _LONGEST_PAUSE_S = 600.0
 
-#: How often a sync is tried while the pipeline cleans files of the table at the same time.
+#: How often a sync is tried while the table is cleaned, or the catalog is changed by others.
 _ATTEMPTS = 3
 
 #: Actions that may change the columns or the partitions of a table.
@@ -151,7 +152,8 @@ class CatalogSync:
         for _ in range(_ATTEMPTS - 1):
             try:
                 return self._target.sync(self._open_newest())
-            except SnapshotChanged:  # the pipeline cleaned or archived meanwhile
+            except (SnapshotChanged, CatalogChanged):
+                # The pipeline has cleaned or archived, or another one has registered the table.
                 continue
         return self._target.sync(self._open_newest())
 

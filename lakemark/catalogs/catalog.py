@@ -13,6 +13,10 @@ class CatalogUnavailable(Retriable):
     """The catalog did not answer, or failed. What it has stored is complete after the next sync."""
 
 
+class CatalogChanged(CatalogUnavailable):
+    """Another writer created or dropped the table during the sync; plan the sync again."""
+
+
 class CatalogRefused(Permanent):
     """The catalog refused a change, or stores something that a sync does not change."""
 
@@ -96,14 +100,22 @@ class Catalog(Protocol):
         ...
 
     def create_table(self, table: CatalogTable) -> None:
-        """Create an external table, without partitions."""
+        """Create an external table, without partitions.
+
+        Raises:
+            CatalogChanged: the catalog already has a table of this name, which may be another one.
+        """
         ...
 
     def alter_table(self, table: CatalogTable) -> None:
         """Replace the columns and the formats of a table, also in its partitions.
 
-        Serde properties and parameters are added or replaced. The catalog keeps all others, and the
-        partition columns, whose types a Hive metastore does not change.
+        Serde properties and parameters are added or replaced. The catalog keeps all others, the
+        comments of columns, and the partition columns, whose types a Hive metastore does not
+        change.
+
+        Raises:
+            CatalogChanged: the catalog lacks the table.
         """
         ...
 

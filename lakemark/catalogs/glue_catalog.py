@@ -14,6 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lakemark.catalogs.catalog import (
+    CatalogChanged,
     CatalogColumn,
     CatalogPartition,
     CatalogRefused,
@@ -122,15 +123,16 @@ class GlueCatalog:
         }
         try:
             self._call("create_table", TableInput=created, **self._of_database)
-        except _Exists:  # another writer was faster
-            self.alter_table(table)
+        except _Exists as error:
+            message = f"table {table.name} of {self.name} was created during the sync; repeat it"
+            raise CatalogChanged(message) from error
 
     def alter_table(self, table: CatalogTable) -> None:
         """Replace the columns and formats of a table, also in its partitions."""
         stored = self._find(table.name)
         if stored is None:
             message = f"table {table.name} of {self.name} was dropped during the sync; repeat it"
-            raise CatalogUnavailable(message)
+            raise CatalogChanged(message)
         storage = stored.get("StorageDescriptor", {})
         properties = storage.get("SerdeInfo", {}).get("Parameters", {})
         changed = _storage(table, storage.get("Location") or table.location)

@@ -21,6 +21,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from lakemark.catalogs.catalog import (
+    CatalogChanged,
     CatalogColumn,
     CatalogPartition,
     CatalogRefused,
@@ -121,15 +122,16 @@ class HiveCatalog:
         context = ttypes.EnvironmentContext(_NO_STATISTICS)
         try:
             self._call("create_table_with_environment_context", created, context)
-        except _Exists:  # another writer was faster
-            self.alter_table(table)
+        except _Exists as error:
+            message = f"table {table.name} of {self.name} was created during the sync; repeat it"
+            raise CatalogChanged(message) from error
 
     def alter_table(self, table: CatalogTable) -> None:
         """Replace the columns and formats of a table, also in its partitions."""
         stored = self._find(table.name)
         if stored is None:
             message = f"table {table.name} of {self.name} was dropped during the sync; repeat it"
-            raise CatalogUnavailable(message)
+            raise CatalogChanged(message)
         serde, storage = stored.sd.serdeInfo, stored.sd
         properties = {**(serde.parameters or {}), **table.serde_properties}
         changes_partitions = _from_fields(storage.cols) != table.columns

@@ -33,6 +33,9 @@ from lakemark.catalogs.table_definition import (
 )
 from lakemark.operations.open_table import OpenTable
 
+#: How often a sync that removes something is planned while other commits complete.
+_ATTEMPTS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
@@ -49,11 +52,25 @@ class SyncPlan:
     def __bool__(self) -> bool:
         return self.creates_database or any(self.tables)
 
+    @property
+    def replaces_something(self) -> bool:
+        """Whether what another writer has just registered might be lost."""
+        return any(one.details or one.partitions.dropped for one in self.tables)
+
+    def without_drops(self) -> SyncPlan:
+        """Return the plan without dropped partitions, so that a later sync still drops them."""
+        return replace(self, tables=tuple(map(_without_drops, self.tables)))
+
 
 def plan_sync(
     table: OpenTable, catalog: Catalog, registration: Registration, *, compares_all: bool = False
 ) -> SyncPlan:
-    """Compare a table with a catalog. The table is as of its cached timeline.
+    """Compare a table with a catalog.
+
+    The table is as of its cached timeline. But another pipeline may have committed and synced after
+    this timeline was loaded, and its partitions must not be dropped. So if something would be
+    dropped or replaced, the timeline is loaded again, and the sync is planned again if a commit has
+    completed. If commits do not cease, partitions are not dropped.
 
     Args:
         table: the table.
@@ -67,6 +84,21 @@ def plan_sync(
         CatalogRefused: the catalog cannot have the table, or has another table of this name.
         HudiError: the table cannot be read.
     """
+    for _ in range(_ATTEMPTS):
+        newest = table.timeline.completed()[-1:]
+        plan = _compare(table, catalog, registration, compares_all=compares_all)
+        if not plan.replaces_something:
+            return plan
+        table.refresh()
+        if table.timeline.completed()[-1:] == newest:
+            return plan
+    return plan.without_drops()
+
+
+def _compare(
+    table: OpenTable, catalog: Catalog, registration: Registration, *, compares_all: bool
+) -> SyncPlan:
+    """Compare the table, as of its cached timeline, with a catalog."""
     schema = table.schema
     if schema is None:  # it has no commit yet
         return SyncPlan(creates_database=False, tables=())
@@ -125,6 +157,18 @@ def _without_commit(table: CatalogTable) -> CatalogTable:
     recorded = (LAST_COMMIT, LAST_COMPLETION)
     kept = {name: text for name, text in table.parameters.items() if name not in recorded}
     return replace(table, parameters=kept)
+
+
+def _without_drops(changes: TableChanges) -> TableChanges:
+    """Return changes without dropped partitions; the newest commit is not recorded then."""
+    if not changes.partitions.dropped:
+        return changes
+    return replace(
+        changes,
+        table=_without_commit(changes.table),
+        partitions=replace(changes.partitions, dropped=()),
+        records_commit=False,
+    )
 
 
 class _Comparison:

@@ -15,6 +15,7 @@ import pytest
 import lakemark
 from lakemark.catalogs.catalog import (
     Catalog,
+    CatalogChanged,
     CatalogColumn,
     CatalogPartition,
     CatalogRefused,
@@ -302,3 +303,64 @@ def test_missing_database_is_refused_unless_it_may_be_created(shop: Shop) -> Non
     shop.registration = replace(shop.registration, creates_database=False)
     with pytest.raises(CatalogRefused, match="does not exist; create the database"):
         shop.sync()
+
+
+def test_table_that_appears_during_the_sync_is_not_overwritten(shop: Shop, tmp_path: Path) -> None:
+    shop.create().upsert(rows("north"))
+    other = replace(shop, path=tmp_path / "returns")
+    other.create(name="returns").upsert(rows("south"))
+    other.registration = Registration("orders", f"file://{other.path}")
+    with other.catalog() as catalog:
+        plan = other.plan(catalog)
+        shop.sync()
+        with pytest.raises(CatalogChanged, match=r"orders_ro of .* was created during"):
+            execute_sync(catalog, plan)
+    assert shop.stored("orders_ro").serde_properties["path"] == f"file://{shop.path}"
+    assert shop.sync(compares_all=True) == []
+
+
+@pytest.mark.parametrize("compares_all", [False, True])
+def test_partition_that_another_pipeline_has_just_registered_is_kept(
+    shop: Shop, compares_all: bool
+) -> None:
+    table = shop.create()
+    table.upsert(rows("north"))
+    shop.sync()
+    old = open_table(StorageLocation(str(shop.path)))
+    assert old.timeline.completed()
+    table.upsert(rows("south").append_column("w", pa.array([1.5])), add_columns=True)
+    shop.sync()
+    with shop.catalog() as catalog:
+        plan = plan_sync(old, catalog, shop.registration, compares_all=compares_all)
+        assert not plan
+        execute_sync(catalog, plan)
+    assert shop.regions() == {"north", "south"}
+
+
+class Committing:
+    """A catalog of a table to which another writer commits while it is compared."""
+
+    def __init__(self, catalog: Catalog, table: Table) -> None:
+        self._catalog, self._table, self._ts = catalog, table, 10
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    def list_partitions(self, table: str) -> list[CatalogPartition]:
+        found = self._catalog.list_partitions(table)
+        self._ts += 1
+        self._table.upsert(rows("north", ts=self._ts))
+        return found
+
+
+def test_no_partition_is_dropped_while_commits_do_not_cease(shop: Shop) -> None:
+    table = shop.create(table_type="copy_on_write")
+    table.upsert(rows("north", "south"))
+    shop.sync()
+    table.delete_partitions(["south"])
+    with shop.catalog() as catalog:
+        busy: Any = Committing(catalog, table)
+        execute_sync(busy, shop.plan(busy, compares_all=True))
+    assert shop.regions() == {"north", "south"}
+    assert shop.sync() == ["orders: drop 1 partition"]
+    assert shop.regions() == {"north"}
