@@ -67,7 +67,8 @@ class GlueCatalog:
         self._of_account: Mapping[str, str] = account
         self._of_database = {**account, "DatabaseName": self._database}
         try:
-            self._client: Any = boto3.client(
+            # Threads of several catalogs must not share boto3's default session.
+            self._client: Any = boto3.session.Session().client(
                 "glue",
                 region_name=settings.region,
                 endpoint_url=settings.endpoint_url,
@@ -137,6 +138,7 @@ class GlueCatalog:
         properties = storage.get("SerdeInfo", {}).get("Parameters", {})
         changed = _storage(table, storage.get("Location") or table.location)
         changed["SerdeInfo"]["Parameters"] = {**properties, **table.serde_properties}
+        changed["Columns"] = _with_details(changed["Columns"], storage.get("Columns"))
         kept = ("Description", "Owner", "Retention", "TableType")
         given = {
             **{name: stored[name] for name in kept if name in stored},
@@ -145,10 +147,10 @@ class GlueCatalog:
             "StorageDescriptor": {**storage, **changed},
             "Parameters": {**stored.get("Parameters", {}), **table.parameters},
         }
-        self._call("update_table", TableInput=given, SkipArchive=True, **self._of_database)
-        changes_columns = _from_columns(storage.get("Columns")) != table.columns
-        if changes_columns and table.partition_columns:
+        if table.partition_columns and _describes_rows(storage) != _describes_rows(changed):
+            # The partitions come first, so that a sync that fails here is repeated.
             self.move_partitions(table, self.list_partitions(table.name))
+        self._call("update_table", TableInput=given, SkipArchive=True, **self._of_database)
 
     def list_partitions(self, table: str) -> list[CatalogPartition]:
         """Return all partitions of a table."""
@@ -310,6 +312,21 @@ def _from_partition(stored: Mapping[str, Any]) -> CatalogPartition:
 
 def _to_columns(columns: Sequence[CatalogColumn]) -> list[dict[str, str]]:
     return [{"Name": one.name, "Type": one.type} for one in columns]
+
+
+def _with_details(
+    columns: Sequence[Mapping[str, str]], stored: Sequence[Mapping[str, Any]] | None
+) -> list[dict[str, Any]]:
+    """Return columns with the comments and the parameters that Glue has stored for them."""
+    known = {one["Name"]: one for one in stored or ()}
+    return [{**known.get(one["Name"], {}), **one} for one in columns]
+
+
+def _describes_rows(storage: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the columns and the formats of a table, which its partitions store, too."""
+    formats = (storage.get("InputFormat"), storage.get("OutputFormat"))
+    serde = storage.get("SerdeInfo", {}).get("SerializationLibrary")
+    return (_from_columns(storage.get("Columns")), *formats, serde)
 
 
 def _from_columns(columns: Sequence[Mapping[str, str]] | None) -> tuple[CatalogColumn, ...]:

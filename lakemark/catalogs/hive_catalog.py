@@ -36,6 +36,9 @@ T = TypeVar("T")
 #: The partitions of one request, so that neither the request nor its answer is large.
 _BATCH = 500
 
+#: The longest text of an error in a message, because it may contain a stack trace of Java.
+_LONGEST_TEXT = 500
+
 #: The metastore would list all files of a table to count them.
 _NO_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
 _CASCADE = {"CASCADE": "true", **_NO_STATISTICS}
@@ -134,13 +137,18 @@ class HiveCatalog:
             raise CatalogChanged(message)
         serde, storage = stored.sd.serdeInfo, stored.sd
         properties = {**(serde.parameters or {}), **table.serde_properties}
-        changes_partitions = _from_fields(storage.cols) != table.columns
-        storage.cols = _to_fields(table.columns)
+        changes_columns = _from_fields(storage.cols) != table.columns
+        formats = (storage.inputFormat, storage.outputFormat, serde.serializationLib)
+        changes_formats = formats != (table.input_format, table.output_format, table.serde)
+        storage.cols = _to_fields(table.columns, _comments(storage.cols))
         storage.inputFormat, storage.outputFormat = table.input_format, table.output_format
         storage.serdeInfo = ttypes.SerDeInfo(serde.name, table.serde, properties)
         stored.parameters = {**(stored.parameters or {}), **table.parameters}
-        cascades = changes_partitions and bool(table.partition_columns)
+        cascades = changes_columns and bool(table.partition_columns)
         context = ttypes.EnvironmentContext(_CASCADE if cascades else _NO_STATISTICS)
+        if changes_formats and table.partition_columns:  # the metastore cascades only columns
+            # The partitions come first, so that a sync that fails here is repeated.
+            self.move_partitions(table, self.list_partitions(table.name))
         self._call(
             "alter_table_with_environment_context", self._database, table.name, stored, context
         )
@@ -308,8 +316,15 @@ def _storage(table: CatalogTable, location: str) -> Any:
     )
 
 
-def _to_fields(columns: Sequence[CatalogColumn]) -> list[Any]:
-    return [ttypes.FieldSchema(one.name, one.type, "") for one in columns]
+def _to_fields(
+    columns: Sequence[CatalogColumn], comments: Mapping[str, str] | None = None
+) -> list[Any]:
+    known = comments or {}
+    return [ttypes.FieldSchema(one.name, one.type, known.get(one.name, "")) for one in columns]
+
+
+def _comments(fields: Sequence[Any] | None) -> dict[str, str]:
+    return {one.name: one.comment for one in fields or () if one.comment}
 
 
 def _from_fields(fields: Sequence[Any] | None) -> tuple[CatalogColumn, ...]:
@@ -318,4 +333,5 @@ def _from_fields(fields: Sequence[Any] | None) -> tuple[CatalogColumn, ...]:
 
 def _text(error: Exception | None) -> str:
     text = getattr(error, "message", None) or str(error)
-    return f"{type(error).__name__}: {text}".splitlines()[0]
+    # The names of columns that cannot be changed are on the second line.
+    return " ".join(f"{type(error).__name__}: {text}".split())[:_LONGEST_TEXT]

@@ -364,3 +364,81 @@ def test_no_partition_is_dropped_while_commits_do_not_cease(shop: Shop) -> None:
     assert shop.regions() == {"north", "south"}
     assert shop.sync() == ["orders: drop 1 partition"]
     assert shop.regions() == {"north"}
+
+
+def test_comments_of_columns_are_kept(shop: Shop) -> None:
+    table = shop.create(table_type="copy_on_write")
+    table.upsert(rows("north"))
+    shop.sync()
+    _comment(shop, "v", "how many")
+    table.upsert(rows("north", ts=2).append_column("w", pa.array([1.5])), add_columns=True)
+    assert "orders: add the column w double" in shop.sync()
+    assert _comments(shop)["v"] == "how many"
+
+
+def _comment(shop: Shop, column: str, text: str) -> None:
+    """Set the comment of a column, as a user of the catalog does."""
+    with shop.catalog() as catalog:
+        client: Any = catalog
+        if shop.kind == "hive":
+            stored = client._client.get_table(shop.database, "orders")
+            for one in stored.sd.cols:
+                one.comment = text if one.name == column else one.comment
+            client._client.alter_table(shop.database, "orders", stored)
+            return
+        stored = client._client.get_table(DatabaseName=shop.database, Name="orders")["Table"]
+        kept = ("Name", "TableType", "PartitionKeys", "StorageDescriptor", "Parameters")
+        for one in stored["StorageDescriptor"]["Columns"]:
+            one |= {"Comment": text} if one["Name"] == column else {}
+        client._client.update_table(
+            DatabaseName=shop.database, TableInput={name: stored[name] for name in kept}
+        )
+
+
+def _comments(shop: Shop) -> dict[str, str]:
+    with shop.catalog() as catalog:
+        client: Any = catalog
+        if shop.kind == "hive":
+            stored = client._client.get_table(shop.database, "orders")
+            return {one.name: one.comment for one in stored.sd.cols}
+        stored = client._client.get_table(DatabaseName=shop.database, Name="orders")["Table"]
+        columns = stored["StorageDescriptor"]["Columns"]
+        return {one["Name"]: one.get("Comment", "") for one in columns}
+
+
+def test_partitions_get_the_format_that_their_table_gets(shop: Shop) -> None:
+    shop.create().upsert(rows("north"))
+    for only, input_format in (
+        (MergeOnReadTables.CURRENT, "realtime.HoodieParquetRealtimeInputFormat"),
+        (MergeOnReadTables.READ_OPTIMIZED, "HoodieParquetInputFormat"),
+    ):
+        shop.registration = replace(shop.registration, merge_on_read=only)
+        shop.sync()
+        assert _partition_format(shop) == f"org.apache.hudi.hadoop.{input_format}"
+
+
+def _partition_format(shop: Shop) -> str:
+    """Return the input format of the partition ``north``."""
+    with shop.catalog() as catalog:
+        client: Any = catalog
+        if shop.kind == "hive":
+            stored = client._client.get_partition(shop.database, "orders", ["north"])
+            return str(stored.sd.inputFormat)
+        stored = client._client.get_partition(
+            DatabaseName=shop.database, TableName="orders", PartitionValues=["north"]
+        )
+        return str(stored["Partition"]["StorageDescriptor"]["InputFormat"])
+
+
+def test_columns_that_a_metastore_does_not_change_are_named(
+    hive_metastore: HiveMetastore, tmp_path: Path
+) -> None:
+    shop = Shop(tmp_path / "orders", "hive", hive_metastore.new_database(), {})
+    shop.options["uris"] = hive_metastore.uris
+    shop.create(table_type="copy_on_write", partition_by=()).upsert(rows("north"))
+    shop.sync()
+    with shop.catalog() as catalog:
+        stored = shop.stored()
+        kept = [one for one in stored.columns if one.name != "region"]
+        with pytest.raises(CatalogRefused, match=r"refuses the change: .*position.* ts,v"):
+            catalog.alter_table(replace(stored, columns=tuple(kept)))
