@@ -423,7 +423,7 @@ def _add_sync(sync: argparse.ArgumentParser) -> None:
     text = "the kind of the catalog, such as hive; with --config: only catalogs of this kind"
     sync.add_argument("--to", metavar="KIND", help=text)
     text = "the database of the catalog (default: default)"
-    sync.add_argument("--database", default="default", metavar="NAME", help=text)
+    sync.add_argument("--database", metavar="NAME", help=text)
     text = "the name of the table in the catalog (default: the name that the table stores)"
     sync.add_argument("--name", metavar="NAME", help=text)
     text = "the URL of the table, as the engines that read the catalog understand it"
@@ -433,7 +433,7 @@ def _add_sync(sync: argparse.ArgumentParser) -> None:
         "the current rows or the rows of base files"
     )
     kinds = ("all", "current", "read_optimized")
-    sync.add_argument("--merge-on-read", choices=kinds, default=kinds[0], help=text)
+    sync.add_argument("--merge-on-read", choices=kinds, help=text)
     text = "an option of the catalog, such as uris=thrift://metastore:9083; may be repeated"
     sync.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help=text)
     add_steps(sync, "change the catalogs; the table is only read")

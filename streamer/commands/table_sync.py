@@ -55,6 +55,7 @@ def _targets(
 ) -> list[SyncTarget]:
     if config is None:
         return [_target_of_options(arguments, table)]
+    _check_not_given(arguments)
     if canonical_url(arguments.table) != canonical_url(config.table.path):
         message = f"catalogs have only the table at {config.table.path}, not {arguments.table}"
         raise InvalidConfig(message)
@@ -64,6 +65,23 @@ def _targets(
         message = f"pipeline {arguments.config} has no catalog{kind}; add it to catalogs"
         raise InvalidConfig(message)
     return wanted
+
+
+def _check_not_given(arguments: argparse.Namespace) -> None:
+    """Check that no option is given that ``--config`` would override.
+
+    Raises:
+        InvalidConfig: there is one.
+    """
+    for name in ("database", "name", "location", "merge_on_read", "option"):
+        if getattr(arguments, name):
+            option = f"--{name.replace('_', '-')}"
+            message = (
+                f"{option} and --config exclude each other, because the catalogs of the pipeline "
+                f"say how the table is registered; omit {option}, or name the catalog with --to "
+                "and without --config"
+            )
+            raise InvalidConfig(message)
 
 
 def _target_of_options(arguments: argparse.Namespace, table: OpenTable) -> SyncTarget:
@@ -77,10 +95,10 @@ def _target_of_options(arguments: argparse.Namespace, table: OpenTable) -> SyncT
     arguments.redacted = build_option_redactor(arguments.option)
     catalog = CatalogConfig(
         kind=arguments.to,
-        database=arguments.database,
+        database=arguments.database or "default",
         table=arguments.name or "",
         location=arguments.location or "",
-        merge_on_read=arguments.merge_on_read,
+        merge_on_read=arguments.merge_on_read or "all",
         options={name: Setting("value", text) for name, text in pairs.items()},
     )
     return SyncTarget(

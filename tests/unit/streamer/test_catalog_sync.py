@@ -55,6 +55,12 @@ class Folder:
         with build(self.config(), self.events.append) as pipeline:
             pipeline.loop.run()
 
+    def run_without_catalogs(self, *regions: str) -> None:
+        """Run the pipeline as ``run`` does, but without its catalogs."""
+        catalogs, self.catalogs = self.catalogs, []
+        self.run(*regions)
+        self.catalogs = catalogs
+
     def seen(self, kind: type[Any]) -> list[Any]:
         return [one for one in self.events if isinstance(one, kind)]
 
@@ -213,3 +219,15 @@ def test_command_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFix
     shown = capsys.readouterr().err
     assert "no option 'password'" in shown
     assert "p4ssw0rd" not in shown
+
+
+def test_option_that_the_pipeline_would_override_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Folder(tmp_path, {"kind": "hive", "options": {"uris": "thrift://metastore"}})
+    (tmp_path / "orders.yaml").write_text(render_yaml(folder.config()))
+    folder.run_without_catalogs("north")
+    command = ["table", "sync", str(folder.table), "--config", str(tmp_path / "orders.yaml")]
+    for option in (["--database", "test"], ["--merge-on-read", "all"], ["--option", "user=a"]):
+        assert main([*command, *option]) == 2
+        assert f"{option[0]} and --config exclude each other" in capsys.readouterr().err
