@@ -141,12 +141,14 @@ class CatalogSync:
             self._retry_at = time.monotonic() + self._failures.report(error)
             return
         summary = describe(plan, self._target)
-        if summary or self._is_failing:
-            seconds = time.monotonic() - began
-            done = summary or f"{label(self._target)}: complete again"
-            self._listener(ServiceCompleted(SERVICE, done, seconds, self._url))
-        self._failures.forget()
-        self._done, self._is_failing = request, False
+        try:
+            if summary or self._is_failing:
+                seconds = time.monotonic() - began
+                done = summary or f"{label(self._target)}: complete again"
+                self._listener(ServiceCompleted(SERVICE, done, seconds, self._url))
+        finally:  # a listener that fails ends this thread, but the run must not wait for it
+            self._failures.forget()
+            self._done, self._is_failing = request, False
 
     def _sync(self) -> SyncPlan:
         for _ in range(_ATTEMPTS - 1):

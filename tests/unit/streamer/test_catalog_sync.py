@@ -12,7 +12,9 @@ import pytest
 
 import lakemark
 from lakemark.catalogs.open_catalog import open_catalog
-from lakemark.operations.open_table import open_table
+from lakemark.catalogs.sync import SyncPlan
+from lakemark.catalogs.table_definition import Registration
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
 from streamer.catalog_sync import CatalogSync, SyncTarget, sync_targets
 from streamer.cli import main
@@ -231,3 +233,23 @@ def test_option_that_the_pipeline_would_override_is_refused(
     for option in (["--database", "test"], ["--merge-on-read", "all"], ["--option", "user=a"]):
         assert main([*command, *option]) == 2
         assert f"{option[0]} and --config exclude each other" in capsys.readouterr().err
+
+
+class Unchanging(SyncTarget):
+    """A catalog that needs a new database at each sync."""
+
+    def sync(self, table: OpenTable) -> SyncPlan:
+        return SyncPlan(creates_database=True, tables=())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_run_does_not_wait_for_a_sync_whose_listener_fails() -> None:
+    def fail(event: Event) -> None:
+        raise OSError(str(event))
+
+    target = Unchanging("shop", "default", {}, Registration("orders", "file:///orders"))
+    opened: Any = lambda: None  # noqa: E731
+    sync = CatalogSync(target, opened, "file:///orders", fail)
+    sync.request()
+    until(lambda: not sync.is_progressing)
+    assert not sync.end(60.0)
