@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from lakemark.storage import StorageLocation
 from tests.interop.key_places import KeyPlaces
+from tests.waiting import until
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SERVER = "tests.interop.oracle_server"
@@ -397,6 +398,7 @@ class Oracle:
         (java,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
         os.kill(java, signal.SIGSTOP)
         try:
+            until(lambda: _is_stopped(java), "the process of Apache Hudi is suspended")
             yield
         finally:
             os.kill(java, signal.SIGCONT)
@@ -429,6 +431,12 @@ class Oracle:
 
     def _new_path(self) -> Path:
         return self._folder / f"rows-{next(self._numbers)}.parquet"
+
+
+def _is_stopped(process: int) -> bool:
+    """Return whether all threads of a process are suspended: each first ends its system call."""
+    states = (one.read_text() for one in Path(f"/proc/{process}/task").glob("*/stat"))
+    return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
 
 
 def _take_rows(path: Path) -> pa.Table:
