@@ -13,6 +13,7 @@ import pyspark
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import lakemark
 from tests.unit.operations.tables import FAST, SCHEMA, rows
@@ -23,6 +24,9 @@ pytestmark = [
         pyspark.__version__.startswith("3."), reason="Spark 3.5 has no data sources in Python"
     ),
 ]
+
+#: How often a stream is started at most.
+MAX_STARTS = 10
 
 #: Operation and value after the change.
 Seen = tuple[str, int | None]
@@ -57,13 +61,31 @@ def stream(spark: SparkSession, table: lakemark.Table, options: Mapping[str, str
 def batches_of(frame: DataFrame, checkpoint: Path) -> Iterator[list[list[Any]]]:
     """Run a stream until it has read all commits; yield the rows of its micro-batches."""
     found: list[list[Any]] = []
-    writer = frame.writeStream.option("checkpointLocation", str(checkpoint))
-    query = writer.foreachBatch(lambda batch, _: found.append(batch.collect())).start()
+    query = run(frame, checkpoint, found)
     try:
-        query.processAllAvailable()
         yield found
     finally:
         query.stop()
+
+
+def run(frame: DataFrame, checkpoint: Path, found: list[list[Any]]) -> StreamingQuery:
+    """Start a stream, and wait until it has read all commits.
+
+    Spark waits ten seconds for the Python process of a source, which on a busy machine may need
+    more. The stream then fails before its first micro-batch, and starts again.
+    """
+    writer = frame.writeStream.option("checkpointLocation", str(checkpoint))
+    writer = writer.foreachBatch(lambda batch, _: found.append(batch.collect()))
+    starts = 0
+    while True:
+        query, starts = writer.start(), starts + 1
+        try:
+            query.processAllAvailable()
+        except StreamingQueryException as error:
+            if "Python worker failed to connect back" not in str(error) or starts == MAX_STARTS:
+                raise
+        else:
+            return query
 
 
 def changes(batch: list[Any]) -> list[Seen]:
