@@ -36,6 +36,7 @@ from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.unit.operations.tables import create, instants, reopen, rows
+from tests.waiting import until
 
 pytest.importorskip("duckdb")
 
@@ -353,6 +354,16 @@ def open_batches(source: Batches, text: str) -> SqlQuery:
         return SqlQuery(connection, text, {"batches": relation}, resources.pop_all())
 
 
+def wait_until_closed(source: Batches) -> None:
+    """Wait until nothing refers to the rows: the thread of the query forgets them when it runs."""
+
+    def is_closed() -> bool:
+        gc.collect()
+        return source.is_closed
+
+    until(is_closed, "the source of the query is closed")
+
+
 def test_rows_are_read_while_the_result_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "usable_threads", lambda: 2)  # each thread reads ahead
     source = Batches(500)
@@ -361,8 +372,7 @@ def test_rows_are_read_while_the_result_is_read(monkeypatch: pytest.MonkeyPatch)
     assert source.taken < 100
     reader.close()
     del reader
-    gc.collect()
-    assert source.is_closed
+    wait_until_closed(source)
 
 
 class InterruptedBatches(Batches):
@@ -386,8 +396,7 @@ def test_ctrl_c_ends_a_query(text: str) -> None:
     finally:
         signal.signal(signal.SIGINT, previous)
     assert source.taken < source.count
-    gc.collect()
-    assert source.is_closed
+    wait_until_closed(source)
 
 
 def test_more_rows_than_memory_are_sorted_on_disk(
