@@ -433,7 +433,10 @@ def _value(token: _Token, data_type: pa.DataType) -> object:
     if kind == "number" and pa.types.is_floating(data_type):
         return float(token.text)
     if kind == "number" and pa.types.is_decimal(data_type):
-        return Decimal(token.text)
+        number = Decimal(token.text)
+        if number and number.adjusted() < -data_type.scale:  # pyarrow may take it for zero
+            raise ValueError(token.text)
+        return number
     raise ValueError(token.text)
 
 

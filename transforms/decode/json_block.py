@@ -9,8 +9,7 @@ Some types are not read correctly by pyarrow. They are read as another type and 
 
 - dates and Base64 are read as text
 - ``float`` is read as ``double``, because pyarrow would read 1e39 as infinity
-- decimals are read as wider decimals, because pyarrow counts zeros at the end of a fraction as
-  digits, and scales integers without checking the precision
+- decimals are read as wider decimals (``decimal_texts.type_to_parse``)
 - timestamps are read in the form in which the records contain them
 """
 
@@ -26,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from transforms.decode.decimal_texts import type_to_parse
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.timestamps import find_out_of_range, to_microseconds
 
@@ -149,8 +149,6 @@ def count_timestamps(data_type: pa.DataType) -> int:
 
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
-#: The digits of a ``decimal256``. The scale is subtracted, so that scaled integers do not overflow.
-_MOST_DIGITS = 76
 _READ_AS = {
     TimestampForm.ISO: _TIMESTAMP,
     TimestampForm.LONG_FRACTION: pa.string(),
@@ -169,7 +167,7 @@ def _read_type(wanted: pa.DataType, forms: Iterator[TimestampForm]) -> pa.DataTy
     if pa.types.is_date32(wanted) or pa.types.is_binary(wanted):
         return pa.string()
     if pa.types.is_decimal(wanted):
-        return pa.decimal256(_MOST_DIGITS - wanted.scale, wanted.scale)
+        return type_to_parse(wanted)
     return pa.float64() if pa.types.is_float32(wanted) else wanted
 
 

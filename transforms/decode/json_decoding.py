@@ -17,7 +17,7 @@ from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json_block import BlockReader, Forms, TimestampForm, count_timestamps
 from transforms.decode.json_inspection import Finding, RecordInspector, SeenForms, merge_forms
-from transforms.decode.json_overflow import find_possible_overflows
+from transforms.decode.json_overflow import find_possible_overflows, find_possible_zeros
 from transforms.decode.json_policy import RecordPolicy
 from transforms.decode.json_rescue import (
     count_unknown,
@@ -169,7 +169,7 @@ class JsonDecoding:
         """
         known = known_fields(values[0].as_py().decode(), self._schema)
         rows = self._reader.read(pa.array([known.encode()], pa.binary()), forms)
-        self._check_overflow(rows, values)
+        self._check_range(rows, values)
         self._keep_rows(rows, np.arange(1), values, indices)
 
     def _explain_refusal(self, value: bytes, finding: Finding, error: ValueError) -> RejectReason:
@@ -221,20 +221,22 @@ class JsonDecoding:
             rows, candidates = self._reader.read(values, forms), np.arange(0)
         else:
             rows, candidates = self._read_with_unknown(values, forms)
-        self._check_overflow(rows, values)
+        self._check_range(rows, values)
         self._keep_rows(rows, candidates, values, indices)
 
-    def _check_overflow(self, rows: pa.Table, values: pa.Array) -> None:
-        """Check that no infinity was a finite number in its record.
+    def _check_range(self, rows: pa.Table, values: pa.Array) -> None:
+        """Check that no infinity, and no zero of a decimal, was another number in its record.
 
         Raises:
-            ValueError: an infinity was a finite number.
+            ValueError: a value was another number.
         """
-        candidates = np.flatnonzero(find_possible_overflows(rows, values))
-        for value in values.take(pa.array(candidates)).to_pylist():
+        candidates = find_possible_overflows(rows, values)
+        if self._inspector.holds_decimals:
+            candidates |= find_possible_zeros(values)
+        for value in values.take(pa.array(np.flatnonzero(candidates))).to_pylist():
             finding = self._inspector.inspect(value)
             if finding.reason is not None or not finding.is_complete:
-                message = finding.reason or "a number does not fit double"
+                message = finding.reason or "a number does not fit its column"
                 raise ValueError(message)
 
     def _keep_rows(

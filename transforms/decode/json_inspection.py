@@ -1,8 +1,9 @@
 """Inspects single JSON records, to find reject reasons and the forms of timestamps.
 
-Only the records of a block that pyarrow could not read are inspected. The inspection only reports
-faults for which pyarrow also refuses the record (``tests/property`` checks this). So the result for
-a record never depends on other records. Records that pass the inspection are read by pyarrow.
+Only the records of a block that pyarrow could not read, or may have read wrongly
+(``json_overflow``), are inspected. The inspection only reports faults for which the decoder also
+refuses the record alone (``tests/property`` checks this). So the result for a record never depends
+on other records. Records that pass the inspection are read by pyarrow.
 """
 
 from __future__ import annotations
@@ -48,17 +49,21 @@ class Finding:
 
 
 class RecordInspector:
-    """Inspects records against one schema."""
+    """Inspects records against one schema.
+
+    Attributes:
+        holds_decimals: whether the schema has a decimal, so that numbers are parsed exactly.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self._timestamps = sum(count_timestamps(field.type) for field in schema)
         self._check = _object_check(list(schema), iter(range(self._timestamps)))
-        self._exact = any(map(_holds_decimals, schema.types))
+        self.holds_decimals = any(map(_holds_decimals, schema.types))
 
     def inspect(self, value: bytes) -> Finding:
         """Return what is wrong with a record, if anything is, and the forms of its timestamps."""
         try:
-            record = parse(value.decode(), exact=self._exact)
+            record = parse(value.decode(), exact=self.holds_decimals)
         except json.JSONDecodeError as error:
             text = f"invalid JSON: {error}"
             return self._without_forms(RejectReason(RejectCode.INVALID_MESSAGE, text))

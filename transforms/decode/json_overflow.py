@@ -1,6 +1,7 @@
-"""Finds numbers that pyarrow read as infinity because they are too large for a ``double``.
+"""Finds numbers that pyarrow may have read as infinity or zero, because they are out of range.
 
-pyarrow refuses 1e400. But it reads 99e307, and an integer of 400 digits, as infinity.
+pyarrow refuses 1e400 as a ``double``. But it reads 99e307, and an integer of 400 digits, as
+infinity. As a decimal, it reads some of the smallest numbers as zero, such as 2.6e-193.
 """
 
 from __future__ import annotations
@@ -14,6 +15,15 @@ Mask = npt.NDArray[np.bool_]
 
 #: A ``double`` is below 1.8e308, so a number that overflows has 309 digits in a row or an exponent.
 _MAY_OVERFLOW = r"[0-9]{309}|[0-9][eE]\+?[0-9]"
+
+#: pyarrow divides a decimal by a power of ten, and has these powers up to 10^76 only. A number with
+#: 17 digits or fewer after the point and an exponent of at least -59 needs no higher one.
+_MAY_VANISH = r"[0-9]{18}[eE]-|[eE]-0*([6-9][0-9]|[1-9][0-9]{2})"
+
+
+def find_possible_zeros(values: pa.Array) -> Mask:
+    """Return which records may contain a number that pyarrow reads as a decimal of zero."""
+    return _to_mask(pc.match_substring_regex(values, _MAY_VANISH))
 
 
 def find_possible_overflows(rows: pa.Table, values: pa.Array) -> Mask:

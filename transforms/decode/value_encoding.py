@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lakemark.codec.avro_binary import decimals_from
 from lakemark.codec.byte_strings import byte_strings
 from transforms.decode.column_conversion import ColumnConverter, cast_if_possible
+from transforms.decode.decimal_texts import to_decimals
 from transforms.decode.decoder import EpochUnit
 from transforms.reject_reason import RejectReason
 
@@ -153,6 +154,8 @@ def _parse(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
         return _to_times(texts)
     if pa.types.is_float64(wanted):
         return _to_doubles(texts)
+    if pa.types.is_decimal(wanted):
+        return cast_if_possible(texts, lambda part: to_decimals(part, wanted), wanted)
     return cast_if_possible(texts, lambda part: part.cast(wanted), wanted)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.errors import InvalidConfig
+from transforms.decode.decimal_texts import to_decimals
 from transforms.decode.timestamps import find_out_of_range
 from transforms.schema_text import TIMESTAMP
 from transforms.steps.columns import require_columns
@@ -103,6 +104,8 @@ def _cast(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
         return values
     if _TEXTS(given) and _TIMES(wanted):
         return _check_years(_parse_times(values))
+    if _TEXTS(given) and _DECIMALS(wanted):
+        return to_decimals(values, wanted)
     if _INTEGERS(given) and _DECIMALS(wanted):
         return values.cast(pa.decimal128(19, 0)).cast(wanted)
     cast = values.cast(wanted)

@@ -165,3 +165,12 @@ def test_error_in_a_long_list_shows_only_the_values_around_it(before: int) -> No
 def test_condition_may_have_a_list_of_thousands_of_values() -> None:
     values = ", ".join(map(str, range(2, 20_000)))
     assert found(f"n in ({values}) and not (n not in ({values}) or n = 3)") == [2]
+
+
+def test_number_smaller_than_the_last_place_of_a_decimal_is_not_compared_as_zero() -> None:
+    schema = pa.schema([("d", pa.decimal128(38, 17))])
+    for exponent in range(18, 330):
+        with pytest.raises(InvalidWhere, match="cannot be a value of d"):
+            parse_where(f"d = 8.44218147580675078984633922725e-{exponent}", schema)
+    assert parse_where("d = 0e-99", schema).equals(parse_where("d = 0", schema))
+    assert parse_where("d = 1e-17", schema).equals(parse_where("d = 0.00000000000000001", schema))

@@ -128,6 +128,17 @@ def test_infinity_is_a_number_only_if_the_text_says_so() -> None:
     assert done.rejected.tolist() == [2, 3]
 
 
+def test_number_smaller_than_the_last_place_of_a_decimal_is_no_zero() -> None:
+    """Pyarrow reads many of these numbers as zero."""
+    given = CsvDecoder(pa.schema([("d", pa.decimal128(38, 17))]), fields=("d",))
+    small = [f"8.4421814758067507898463372e-{n}" for n in range(17, 330)]
+    texts = ["0e-99", *small, "-1e-17", "0.0000001E-10", "2.5e-00001"]
+    done = given.decode(pa.array([text.encode() for text in texts]))
+    least = Decimal("1e-17")
+    assert done.rows["d"].to_pylist() == [0, -least, least, Decimal("0.25")]
+    assert len(done.reasons) == len(small)
+
+
 def test_texts_become_values_of_each_type() -> None:
     types = {
         "i": (pa.int32(), "2147483647", 2147483647, "2147483648"),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakemark.errors import InvalidConfig
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
@@ -374,3 +375,19 @@ def test_record_with_a_repeated_unknown_field_is_rejected(twice: bytes) -> None:
 def test_rescue_column_with_the_name_of_a_column_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="rescue column 's'"):
         JsonDecoder(SCHEMA, "s")
+
+
+@pytest.mark.parametrize("form", ["%s", '"%s"'], ids=["number", "text"])
+def test_number_smaller_than_the_last_place_of_a_decimal_is_no_zero(form: str) -> None:
+    """Pyarrow reads some of these numbers as zero, if no other value of the block is at fault."""
+    decoder = JsonDecoder(pa.schema([("d", pa.decimal128(38, 17))]))
+
+    def decode(text: str) -> DecodeResult:
+        return decoder.decode(pa.array([b'{"d":1}', b'{"d":%s}' % (form % text).encode()]))
+
+    for digits in ("2.6126817003819904", "8.4421814758067507898463372"):
+        for exponent in range(17, 330):
+            (reason,) = decode(f"{digits}e-{exponent}").reasons
+            assert "does not fit decimal" in reason
+    for text, value in (("0e-99", 0), ("1E-17", Decimal("1e-17")), ("1000e-020", Decimal("1e-17"))):
+        assert decode(text).rows["d"].to_pylist() == [1, value]
