@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from streamer import display, pipeline
 from streamer.capture_logs import capture_logs, log_clashes
+from streamer.config.errors import ConfigError
 from streamer.config.load import load_tree, validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
@@ -31,7 +32,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Run until caught up or stopped. Ctrl-C and SIGTERM end the run normally, with exit code 0.
 
     Raises:
-        ConfigError: a pipeline file is not valid.
+        ConfigError: a pipeline file is not valid, or a secret cannot be found on this machine.
         CannotListen: another process uses the port of the metrics endpoint.
         PipelinesFailed: some of several pipelines failed permanently.
         HudiError: the run failed permanently.
@@ -53,11 +54,20 @@ def execute(arguments: argparse.Namespace) -> int:
 def _load_one(
     files: Sequence[str], named: Sequence[str], overrides: Sequence[str]
 ) -> PipelineConfig | None:
-    """Return the pipeline if the user named one file, and it describes one pipeline."""
+    """Return the pipeline if the user named one file, and it describes one pipeline.
+
+    Raises:
+        ConfigError: the file is not valid, or a secret cannot be found on this machine.
+    """
     if [*files] != [*named[:1]]:
         return None
     tree = load_tree(files[0], overrides)
-    return None if has_several_topics(tree) else validated(tree)
+    if has_several_topics(tree):
+        return None
+    config = validated(tree)
+    if problems := config.unresolved():  # now, because some secrets are needed after hours only
+        raise ConfigError(problems)
+    return config
 
 
 def _run_one(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -362,6 +362,26 @@ def test_wrong_pipeline_file_is_one_json_event(
     assert json.loads(events.read_text())["error"] == event["error"]
 
 
+def test_run_does_not_start_without_a_secret_that_it_needs_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The options of a catalog, for example, are needed only after the first commit."""
+    file, folder = tmp_path / "pipeline.yaml", tmp_path / "in"
+    folder.mkdir()
+    tree = {
+        "source": {"kind": "files", "path": str(folder), "format": "json"},
+        "decode": {"schema": {"id": "string"}},
+        "table": {"path": str(tmp_path / "rows"), "record_key": "id"},
+        "catalogs": [{"kind": "glue", "database": "d", "options": {"region": {"env": "NO_SUCH"}}}],
+        "run": {"mode": "once"},
+    }
+    file.write_text(json.dumps(tree))
+    assert main(["run", str(file)]) == MISUSED
+    missing = "catalogs.0.options.region: environment variable NO_SUCH is not set"
+    assert missing in capsys.readouterr().err
+    assert not (tmp_path / "rows").exists()
+
+
 def test_hints_of_the_demo_name_the_program_that_was_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
