@@ -126,10 +126,9 @@ class Health:
     def _note(self, event: Event) -> None:
         match event:
             case RunPaused():
-                self._is_paused, self._is_streaming, self._failing_since = True, False, None
-            case RunResumed():
+                self._is_paused, self._failing_since = True, None
+            case RunResumed():  # it is ready if it was before
                 self._is_paused, self._doing = False, "starting the stream"
-                self._is_streaming = True
             case RunStarted():
                 self._doing, self._is_streaming = "waiting for records", True
             case TopicsFound():

@@ -298,16 +298,32 @@ class StreamLoop:
     def _await_resume(self) -> bool:
         """Wait while the run should pause, without a slot; return False if it should stop."""
         if self._paused.is_set() and not self._stopping.is_set():
-            began, self._is_resting = time.monotonic(), True
-            self._listener(RunPaused())
+            self._is_resting = True
             try:
-                while self._paused.is_set() and not self._waits_no_longer():
-                    self._pause(_POLL_S)
+                self._rest()
             finally:
                 self._is_resting = False
-            if not self._stopping.is_set():
-                self._listener(RunResumed(time.monotonic() - began))
         return not self._stopping.is_set()
+
+    def _rest(self) -> None:
+        """Wait until the run should resume or stop.
+
+        It counts as paused only after the asynchronous services, because other programs may then
+        change the table.
+        """
+        while self._services.in_progress and self._may_rest():
+            self._pause(_POLL_S)
+        if not self._may_rest():
+            return
+        began = time.monotonic()
+        self._listener(RunPaused())
+        while self._may_rest():
+            self._pause(_POLL_S)
+        if not self._stopping.is_set():
+            self._listener(RunResumed(time.monotonic() - began))
+
+    def _may_rest(self) -> bool:
+        return not self._waits_no_longer() and self._paused.is_set()
 
     def _await_records(self) -> None:
         assert self._position is not None
@@ -322,9 +338,12 @@ class StreamLoop:
             self.is_idle = False
 
     def _await_trigger(self) -> None:
-        """Wait until the next batch may begin, because another start of a stream begins one."""
+        """Wait until the next batch may begin, because another start of a stream begins one.
+
+        A run that should pause does not wait here: it would count as paused only after the wait.
+        """
         next_at = self._planned_at + self._config.trigger_interval_s
-        while time.monotonic() < next_at and not self._waits_no_longer():
+        while time.monotonic() < next_at and not (self._waits_no_longer() or self._paused.is_set()):
             self._pause(min(_POLL_S, next_at - time.monotonic()))
 
     def _waits_no_longer(self) -> bool:

@@ -17,6 +17,8 @@ from streamer.events import (
     CompactionResolved,
     Retrying,
     RunFailed,
+    RunPaused,
+    RunResumed,
     RunStarted,
     RunStopped,
     WarningLogged,
@@ -157,6 +159,18 @@ def test_a_run_that_waits_for_a_clustering_lives_but_is_not_ready(run: Run) -> N
         assert (verdict.is_alive, verdict.is_ready) == (True, False)
     assert "a plan is pending" in verdict.reason
     run.health(STARTED)
+    assert run.health.verdict().is_ready
+
+
+def test_run_is_as_ready_after_a_pause_as_before(run: Run) -> None:
+    run.health(RunPaused())
+    assert run.health.verdict().reason == "paused"
+    run.health(RunResumed(1.0))
+    assert not run.health.verdict().is_ready, "its stream has not started yet"
+    run.health(STARTED)
+    run.health(RunPaused())
+    assert not run.health.verdict().is_ready
+    run.health(RunResumed(1.0))
     assert run.health.verdict().is_ready
 
 

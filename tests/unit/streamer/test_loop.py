@@ -26,6 +26,7 @@ from sinks.hudi.exchange import DriverExchange
 from sinks.hudi.sink import HudiSink
 from sinks.reject_limit import NO_REJECTS
 from streamer import loop as loop_module
+from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
 from streamer.events import (
@@ -166,6 +167,7 @@ def loop_of(
     has_buckets: bool = True,
     schedule: Schedule = UNSHARED,
     paused: threading.Event | None = None,
+    compactor: AsyncCompactor | None = None,
 ) -> StreamLoop:
     """Create a run on a table with two slices to compact, whose source does not answer."""
     storage = new_storage()
@@ -175,7 +177,9 @@ def loop_of(
         commit(rows, [Row("a", number), Row("b", number, region="south")])
     if is_behind_a_crash:
         write_files(writer(storage), [Row("c"), Row("d", region="south")])
-    services = TableServices([rows], ServicePolicies(CompactionPolicy(1)), runner, reported.append)
+    services = TableServices(
+        [rows], ServicePolicies(CompactionPolicy(1)), runner, reported.append, compactor
+    )
     sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
     config = RunConfig(retry=limits)
     exchange = DriverExchange(LocalRunner(1))
@@ -222,6 +226,32 @@ def test_run_that_is_asked_to_pause_makes_no_further_attempt_until_it_resumes() 
     assert isinstance(reported[1], RunResumed)
     assert sum(isinstance(event, Retrying) for event in reported) == 2
     assert len(failures) == 1
+
+
+def test_run_is_paused_only_when_its_compaction_has_ended() -> None:
+    """Other programs may change the table of a paused run."""
+    reported: list[Event] = []
+    paused, runner = threading.Event(), HeldRunner()
+    policy = AsyncCompactionPolicy(CompactionPolicy(1))
+    compactor = AsyncCompactor(policy, runner, reported.append)
+    loop = loop_of(LocalRunner(1), RetryConfig(), reported, paused=paused, compactor=compactor)
+    with loop._services.mutex:
+        loop._services.run()
+    assert runner.begun.wait(LONG_S)
+    paused.set()
+    thread = threading.Thread(target=loop.run, daemon=True)
+    thread.start()
+    until(lambda: loop.waiting_at > 0.0)
+    seen_at = loop.waiting_at
+    until(lambda: loop.waiting_at > seen_at)
+    assert not any(isinstance(event, RunPaused) for event in reported)
+    runner.may_end.set()
+    until(lambda: any(isinstance(event, RunPaused) for event in reported))
+    ended = [type(one) for one in reported if isinstance(one, CompactionCompleted | RunPaused)]
+    assert ended == [CompactionCompleted, RunPaused]
+    loop.stop()
+    thread.join(LONG_S)
+    assert not loop.has_unfinished_work
 
 
 def test_stop_ends_a_paused_run_by_itself() -> None:

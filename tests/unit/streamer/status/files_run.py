@@ -31,7 +31,14 @@ class FilesRun:
         port: the port of its endpoint, once it is served.
     """
 
-    def __init__(self, folder: Path, name: str = "orders", **metrics: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str = "orders",
+        *,
+        trigger_interval_s: float = 0.0,
+        **metrics: object,
+    ) -> None:
         self._source = folder / "in"
         self._source.mkdir(parents=True, exist_ok=True)
         self.config: PipelineConfig = validated(
@@ -52,7 +59,7 @@ class FilesRun:
                 "spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": SECRET}},
                 "dead_letters": {"max_share": 1.0},
                 "metrics": {"port": 0, "poll_interval_s": 0.05, **metrics},
-                "run": {"trigger_interval_s": 0.0},
+                "run": {"trigger_interval_s": trigger_interval_s},
             }
         )
         self.events, self.port = list[Event](), 0

@@ -77,6 +77,18 @@ def test_other_programs_may_change_the_table_of_a_paused_run(run: FilesRun, tmp_
     assert rows(tmp_path) == {"a": 1, "c": 3}
 
 
+def test_pause_does_not_wait_for_the_next_batch(tmp_path: Path) -> None:
+    run = FilesRun(tmp_path, trigger_interval_s=86_400.0, action_token=TOKEN)
+    with run.running():
+        run.write("a.json", row("a", 1))
+        run.wait_for_batches(1)
+        post(run.port, PAUSE, TOKEN)
+        until(lambda: run.pipeline()["state"] == "paused")
+        run.write("b.json", row("b", 2))
+        post(run.port, RESUME, TOKEN)
+        run.wait_for_batches(2)
+
+
 def test_stop_ends_the_run_also_while_it_is_paused(run: FilesRun, tmp_path: Path) -> None:
     with run.running():
         run.write("a.json", row("a", 1))
