@@ -160,7 +160,7 @@ def _monitor(
     next_listener: Listener,
     redacted: Callable[[str], str],
 ) -> tuple[RunMonitor, Health, PipelineStatus]:
-    health, history = Health(served.stuck_after_s), RunHistory()
+    health, history = Health(served.stuck_after_s), RunHistory(redacted=redacted)
 
     def listen(event: Event, /) -> None:
         metrics(event)

@@ -42,6 +42,9 @@ _INTERVAL_S, _INTERVALS = 10, 180
 #: The rate of records is that of this number of intervals.
 _RATE_INTERVALS = 6
 
+#: The largest length of a remembered text. The log of the run has all of it.
+_MAX_TEXT = 2_000
+
 #: Events that other parts of the status show, or that say nothing of the run.
 _NOT_NOTED = (
     Alive,
@@ -80,25 +83,30 @@ class _Rejected:
 class RunHistory:
     """A listener that remembers recent events. Its memory is bounded; any thread may use it.
 
-    Nothing is computed from the events before the status is asked for.
+    It keeps facts instead of events, because an event may name thousands of partitions.
 
     Args:
         now: returns the seconds since 1970.
+        redacted: removes secrets from a text. They must be removed before a long text is cut, which
+            would leave a part of a secret that nothing recognises.
     """
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
-        self._now, self._lock = now, threading.Lock()
+    def __init__(
+        self, now: Callable[[], float] = time.time, redacted: Callable[[str], str] = str
+    ) -> None:
+        self._now, self._redacted, self._lock = now, redacted, threading.Lock()
         self._began_at = now()
-        self._batches = deque[tuple[float, BatchWritten]](maxlen=_BATCHES)
-        self._services = deque[tuple[float, Event]](maxlen=_SERVICES)
-        self._notes = deque[tuple[float, Event]](maxlen=_NOTES)
+        self._last_commit_at: float | None = None
+        self._batches = deque[dict[str, object]](maxlen=_BATCHES)
+        self._services = deque[dict[str, object]](maxlen=_SERVICES)
+        self._notes = deque[dict[str, object]](maxlen=_NOTES)
         self._lags = deque[tuple[float, int | None, float | None]](maxlen=_LAGS)
         self._intervals = deque[_Interval](maxlen=_INTERVALS)
         self._rejected: dict[str, _Rejected] = {}
         self._dead_letters = ""
         self._totals = Counter[str]()
-        self._planned: tuple[float, BatchPlanned] | None = None
-        self._compaction: tuple[float, CompactionStarted] | None = None
+        self._planned: dict[str, object] | None = None
+        self._compaction: dict[str, object] | None = None
         self._has_failed = False
 
     @property
@@ -112,7 +120,7 @@ class RunHistory:
         with self._lock:
             self._add(at, event)
             if not isinstance(event, _NOT_NOTED):
-                self._notes.append((at, event))
+                self._notes.append(_note_facts(at, event, self._text(event)))
 
     def add_lag(self, records: int | None, seconds: float | None) -> None:
         """Remember the lag of all partitions together.
@@ -127,17 +135,17 @@ class RunHistory:
     def _add(self, at: float, event: Event) -> None:
         match event:
             case BatchPlanned():
-                self._planned = (at, event)
+                self._planned = _planned_facts(at, event)
             case BatchWritten():
                 self._add_batch(at, event)
             case RecordsRejected():
                 self._add_rejects(at, event)
             case ServiceCompleted() | PartitionsExpired():
-                self._services.append((at, event))
+                self._services.append(_service_facts(at, event, self._text(event)))
             case CompactionStarted():
-                self._compaction = (at, event)
+                self._compaction = _compaction_facts(at, event)
             case CompactionCompleted():
-                self._services.append((at, event))
+                self._services.append(_service_facts(at, event, self._text(event)))
                 self._compaction = None
             case CompactionFailed() | CompactionResolved():
                 self._compaction = None
@@ -152,7 +160,9 @@ class RunHistory:
 
     def _add_batch(self, at: float, event: BatchWritten) -> None:
         self._planned = None
-        self._batches.append((at, event))
+        self._batches.append(_batch_facts(at, event))
+        if event.instant is not None:
+            self._last_commit_at = at
         counts = {
             "records": event.records_read,
             "rows": event.rows_written,
@@ -171,16 +181,23 @@ class RunHistory:
         self._dead_letters = event.dead_letters
         for one in event.codes:
             known = self._rejected.setdefault(one.code, _Rejected())
-            known.count, known.sample, known.at = known.count + one.count, one.first, at
+            known.count, known.at = known.count + one.count, at
+            known.sample = self._shortened(one.first)
+
+    def _text(self, event: Event) -> str:
+        return self._shortened(describe(event))
+
+    def _shortened(self, text: str) -> str:
+        shown = self._redacted(text)
+        return shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}…"
 
     def summary(self) -> dict[str, object]:
         """Return the totals of the run, and the current rate."""
         with self._lock:
-            last_at = next((at for at, one in reversed(self._batches) if one.instant), None)
             names = ("batches", "records", "rows", "rejects", "bytes")
             return {
                 "records_per_s": self._rate(self._now()),
-                "last_commit_at": last_at,
+                "last_commit_at": self._last_commit_at,
                 **{name: self._totals[name] for name in names},
             }
 
@@ -194,14 +211,14 @@ class RunHistory:
             rejected = {code: asdict(one) for code, one in self._rejected.items()}
             dead_letters = self._dead_letters
         return {
-            "batch_in_progress": None if planned is None else _planned_facts(*planned),
-            "batches": [_batch_facts(*one) for one in batches],
+            "batch_in_progress": planned,
+            "batches": batches,
             "throughput": intervals,
             "lag_history": [{"at": at, "records": n, "seconds": s} for at, n, s in lags],
-            "compaction": None if compaction is None else _compaction_facts(*compaction),
-            "services": [_service_facts(at, event) for at, event in services],
+            "compaction": compaction,
+            "services": services,
             "rejects": _reject_facts(rejected, dead_letters),
-            "notes": [_note_facts(*one) for one in notes],
+            "notes": notes,
         }
 
     def _rate(self, now: float) -> float:
@@ -243,8 +260,9 @@ def _compaction_facts(at: float, event: CompactionStarted) -> dict[str, object]:
     }
 
 
-def _service_facts(at: float, event: Event) -> dict[str, object]:
-    assert isinstance(event, ServiceCompleted | CompactionCompleted | PartitionsExpired), event
+def _service_facts(
+    at: float, event: ServiceCompleted | CompactionCompleted | PartitionsExpired, text: str
+) -> dict[str, object]:
     match event:
         case ServiceCompleted():
             name = event.service
@@ -252,7 +270,6 @@ def _service_facts(at: float, event: Event) -> dict[str, object]:
             name = "compaction"
         case PartitionsExpired():
             name = "partition_expiry"
-    text = describe(event)
     return {"at": at, "service": name, "text": text, "seconds": event.seconds, "table": event.table}
 
 
@@ -265,7 +282,7 @@ def _reject_facts(
     }
 
 
-def _note_facts(at: float, event: Event) -> dict[str, object]:
+def _note_facts(at: float, event: Event, text: str) -> dict[str, object]:
     level = "info"
     if isinstance(event, WarningLogged):
         level = event.level
@@ -273,7 +290,7 @@ def _note_facts(at: float, event: Event) -> dict[str, object]:
         level = "error"
     elif isinstance(event, _WARNINGS):
         level = "warning"
-    return {"at": at, "level": level, "text": describe(event)}
+    return {"at": at, "level": level, "text": text}
 
 
 def total_lag(

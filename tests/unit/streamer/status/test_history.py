@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from streamer.events import (
     RecordsRejected,
     Retrying,
     RunFailed,
+    ServiceCompleted,
+    WarningLogged,
 )
 from streamer.status.history import RunHistory, total_lag
 from tests.unit.streamer import event_samples
@@ -65,6 +68,33 @@ def test_only_recent_batches_are_remembered_but_all_are_counted() -> None:
     assert isinstance(batches, list)
     assert len(batches) < 100
     assert batches[-1]["id"] == 999
+
+
+def test_long_texts_are_cut_after_their_secrets_were_masked() -> None:
+    secret = "hunter2-hunter2"
+    history = RunHistory(Clock(), redacted=lambda text: text.replace(secret, "***"))
+    for length in range(1_980, 2_010):  # the limit is somewhere in the secret
+        history(WarningLogged("sinks", "warning", "x" * length + secret + "y" * 100_000))
+    sample = "z" * 100_000
+    history(RecordsRejected(0, 1, sample, "/dead", (RejectCount("invalid_value", 1, sample),)))
+    history(ServiceCompleted("cleaning", "z" * 100_000, 1.0, "/t"))
+    text = json.dumps(history.details())
+    assert "hunter" not in text
+    assert len(text) < 100_000
+
+
+def test_history_does_not_grow_with_the_partitions_of_the_topic() -> None:
+    def kept_bytes(num_partitions: int) -> int:
+        tracemalloc.start()
+        try:
+            history = RunHistory(Clock())
+            for number in range(40):
+                history(BatchWritten(number, "1", 1, lag=dict.fromkeys(range(num_partitions), 0)))
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    assert kept_bytes(5_000) < kept_bytes(1) + 1_000_000
 
 
 def test_rejects_are_counted_by_code_with_the_newest_sample() -> None:
