@@ -238,25 +238,28 @@ function showDetails(pipeline) {
 
 // --- actions ---
 
-const QUESTIONS = {stop: "Stop this pipeline? Only a restart of its process starts it again."};
+const QUESTIONS = {stop: (name) => `Stop ${name}? Only a restart of its process starts it again.`};
 
 function showActions(pipeline) {
   byId("actions").hidden = !report.accepts_actions;
-  const shown = pipeline.actions.join(" ");
+  const shown = JSON.stringify([pipeline.name, pipeline.actions]);
   if (byId("buttons").dataset.shown === shown) return;
   byId("buttons").dataset.shown = shown;
-  byId("buttons").replaceChildren(...pipeline.actions.map((one) => h("button", {type: "button", value: one, click: () => act(one)}, one)));
+  byId("buttons").replaceChildren(...pipeline.actions.map((one) => h("button", {type: "button", value: one, click: () => act(pipeline.name, one)}, one)));
 }
 
-/** Ask for an action. The token is in the field only: neither a cookie nor a storage has it. */
-async function act(action) {
-  if (QUESTIONS[action] && !confirm(QUESTIONS[action])) return;
+/**
+ * Ask for an action on the pipeline that is shown, which is not the chosen one until it is answered.
+ * The token is in the field only: neither a cookie nor a storage has it.
+ */
+async function act(name, action) {
+  if (QUESTIONS[action] && !confirm(QUESTIONS[action](name))) return;
   try {
-    const answer = await fetch(`pipelines/${encodeURIComponent(chosen)}/${encodeURIComponent(action)}`, {
+    const answer = await fetch(`pipelines/${encodeURIComponent(name)}/${encodeURIComponent(action)}`, {
       method: "POST", headers: {Authorization: `Bearer ${byId("token").value}`}, signal: AbortSignal.timeout(10000)});
-    byId("outcome").textContent = await answer.text();
+    byId("outcome").textContent = `${name}: ${await answer.text()}`;
   } catch (error) {
-    byId("outcome").textContent = `no answer: ${error.message}`;
+    byId("outcome").textContent = `${name}: no answer: ${error.message}`;
   }
   ask();
 }

@@ -95,7 +95,7 @@ def test_button_pauses_a_run_with_the_token_of_the_field(browser: Browser, tmp_p
         browser.open(f"http://127.0.0.1:{run.port}/")
         browser.wait_for_text("#buttons", "pause")
         browser.evaluate("document.querySelector('button[value=pause]').click()")
-        browser.wait_for_text("#outcome", "wrong or missing token")
+        browser.wait_for_text("#outcome", "a/b & c: wrong or missing token")
         browser.evaluate(f"document.querySelector('#token').value = {json.dumps(token)}")
         browser.evaluate("document.querySelector('button[value=pause]').click()")
         browser.wait_for_text("#state", "paused")
