@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +21,7 @@ from prometheus_client.exposition import choose_encoder
 from lakemark.errors import InvalidConfig
 from streamer.config.metrics import TOKEN_PATH
 from streamer.health import Health, Judge
+from streamer.metrics.rebinding import is_rebound
 from streamer.status.control import RunAction
 from streamer.status.page import load_page
 from streamer.status.pipeline_status import PipelineStatus
@@ -34,6 +37,7 @@ _UNCACHED = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_REBOUND = b"open the page as localhost or by its IP address: another name may be an attacker's\n"
 _PATHS = "/, /status.json, /metrics, /health or /ready"
 _POLL_S = 0.1
 
@@ -45,6 +49,10 @@ _MAX_BODY_BYTES = 1 << 16
 
 #: Seconds after which the connection of a client that sends nothing is closed.
 _CLIENT_TIMEOUT_S = 10
+
+#: Seconds after which any connection is closed, because each one has a thread. A client could
+#: otherwise keep its thread for hours, if it sends its request slowly.
+_CONNECTION_ENDS_WITHIN_S = 30.0
 
 
 class CannotListen(InvalidConfig):
@@ -112,6 +120,7 @@ class _Server(ThreadingHTTPServer):
         status: ProcessStatus | None,
     ) -> None:
         self.registry, self.health, self.status = registry, health, status
+        self._opened_at = dict[socket.socket, float]()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
@@ -124,6 +133,24 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         # The base class looks up the name of the machine, which can take seconds.
         TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a request in a thread of its own; see the base class."""
+        self._opened_at[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection; see the base class."""
+        self._opened_at.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End the connections that are open for too long; called every ``_POLL_S``."""
+        opened_before = time.monotonic() - _CONNECTION_ENDS_WITHIN_S
+        for connection, opened_at in tuple(self._opened_at.items()):
+            if opened_at < opened_before:
+                with suppress(OSError):  # its thread closes it now
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_request: object) -> None:
         """Ignore the errors of clients that close their connection."""
@@ -141,6 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer_metrics()
         elif url.path in ("/health", "/ready"):
             self._answer_health(url.path)
+        elif status is not None and self._is_rebound():
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, _TEXT, _REBOUND)
         elif url.path == "/" and status is not None:
             page = load_page()
             policy = {"Content-Security-Policy": page.policy}
@@ -165,6 +194,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.UNAUTHORIZED, _TEXT, b"wrong or missing token\n", challenge)
         else:
             self._perform(status.find(unquote(parts[2])), parts[3])
+
+    def _is_rebound(self) -> bool:
+        host, port = self.server.server_address[:2]
+        return is_rebound(self.headers.get("Host", ""), str(host), int(port))
 
     def _skip_body(self) -> None:
         """Read the body of a request, because the client may send it before it reads the answer."""

@@ -10,8 +10,10 @@ from prometheus_client.registry import Collector
 from lakemark.errors import InvalidConfig
 from streamer.events import BatchPlanned, RunStarted
 from streamer.health import Health
+from streamer.metrics import endpoint
 from streamer.metrics.endpoint import CannotListen, serve
 from tests.stream.monitoring import get
+from tests.waiting import until
 
 STARTED = RunStarted("p", "orders", "/t", {0: 0}, False)
 
@@ -101,3 +103,24 @@ def test_port_in_use_is_refused(health: Health) -> None:
 def test_a_client_that_says_nothing_does_not_hold_the_others_up(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port)):
         assert get(port, "/metrics")[0] == 200
+
+
+def test_a_client_that_sends_its_request_slowly_does_not_keep_its_thread(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "_CONNECTION_ENDS_WITHIN_S", 0.3)
+    with socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.settimeout(0.05)
+        slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        until(lambda: _is_closed_after_another_byte(slow))
+    assert get(port, "/metrics")[0] == 200
+
+
+def _is_closed_after_another_byte(connection: socket.socket) -> bool:
+    try:
+        connection.sendall(b"x")
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:  # the server has reset the connection
+        return True

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,3 +179,22 @@ def test_page_can_be_switched_off(tmp_path: Path) -> None:
         assert get(run.port, "/") == (404, "/metrics, /health or /ready\n")
         assert get(run.port, "/status.json")[0] == 404
         assert get(run.port, "/metrics")[0] == 200
+
+
+def test_web_pages_of_others_cannot_read_the_status_by_a_dns_name(run: FilesRun) -> None:
+    def answer(path: str, host: str) -> int:
+        request = urllib.request.Request(f"http://127.0.0.1:{run.port}{path}")
+        request.add_header("Host", host)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as found:
+                return int(found.status)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code
+
+    with run.running():
+        for path in ("/", "/status.json", "/status.json?pipeline=orders"):
+            assert answer(path, f"attacker.example:{run.port}") == 421
+            assert answer(path, f"localhost:{run.port}") == 200
+            assert answer(path, "status.shop.example") == 200, "a proxy keeps the name"
+        assert answer("/metrics", f"node7.shop.example:{run.port}") == 200
