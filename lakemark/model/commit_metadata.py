@@ -153,6 +153,15 @@ class CommitMetadata:
         return self.operation not in _SERVICES
 
     @property
+    def changes_no_row(self) -> bool:
+        """Whether it is certain that no row was written or deleted.
+
+        This is true of table services, and of commits that neither wrote nor replaced a file.
+        """
+        is_empty = not any(stat.path for stat in self.write_stats) and not self.replaced_file_ids
+        return self.operation in _SERVICES or (is_empty and not self.replaces_rows)
+
+    @property
     def replaces_rows(self) -> bool:
         """Whether the commit replaces all rows of some partitions: an overwrite or a deletion.
 

@@ -222,7 +222,7 @@ class ChangeFeed:
                 without one.
 
         Raises:
-            ChangesRemoved: a commit after the position was archived.
+            ChangesRemoved: a commit with changes after the position was archived.
             CommitUndone: the commit of the position, or ``begun``, was undone.
             OrderChanged: the table was upgraded from version 6 since the position was read.
             SnapshotChanged: the archive was rewritten meanwhile; refresh and call again.
@@ -404,18 +404,34 @@ class ChangeFeed:
         self._known_archived = name
 
     def _check_not_archived(self, position: FeedPosition) -> None:
-        """Check that no commit after the position was archived since this was last checked."""
+        """Check that no changes after the position were archived since this was last checked."""
         table = self._table
         until = archived_until(table.timeline)
         if until == self._archived_until:
             return
         begin = InstantRange(self._order(position.requested_at, position.completed_at)[0])
         archived = archived_commits(table.timeline, table.version, table.store, begin)
-        if archived:
+        lost = self._find_changing(archived, position)
+        if lost is not None:
             newest = max(counted_time(table.version, one) for one in archived)
-            reason = f"{archived[0]} was archived, so its changes can no longer be read"
+            reason = f"{lost} was archived, so its changes can no longer be read"
             raise ChangesRemoved(reason, newest)
         self._archived_until = until
+
+    def _find_changing(self, archived: Sequence[Instant], position: FeedPosition) -> Instant | None:
+        """Return an archived commit that may have changed rows; None if no commit has.
+
+        An archive is shortened from its beginning. So unless it contains the commit of the
+        position, which was checked before, it may lack the first commits after the position.
+        """
+        if not archived or not position.is_commit:
+            return next(iter(archived), None)
+        unknown = dict.fromkeys(archived)
+        for commit, metadata in self._table.store.load_archived().read_commits(archived):
+            if not metadata.changes_no_row:
+                return commit
+            del unknown[commit]
+        return next(iter(unknown), None)
 
     def _check_same_order(self, position: FeedPosition) -> None:
         """Check that a position by requested time is also one by completion time."""

@@ -351,6 +351,49 @@ def test_archived_and_cleaned_commits_are_refused_with_the_time_to_continue_afte
     ]
 
 
+def clustered_and_archived(version: int, change_at: int | None) -> tuple[str, FeedPosition]:
+    """Return a table with many clusterings, most of them archived, and the position before them.
+
+    Before one of them, a row may change. After them, a row is inserted.
+    """
+    table = create("copy_on_write", "data_before", version=version)
+    table.upsert(rows(("a", "north", 1, 2), ("b", "north", 2, 1)))
+    start = ChangeFeed(opened(table), FeedType.CDC).find_start("latest")
+    for number in range(8):
+        if number == change_at:
+            table.upsert(rows(("a", "north", 3, 3)))
+        table.cluster(sort_by=("ts", "v")[number % 2])
+    table.clean(retain_commits=2)
+    table.archive(retain_commits=2, min_commits=3, max_commits=4)
+    table.upsert(rows(("c", "south", 4, 4)))
+    assert table.timeline.is_archived(start.requested_at)
+    assert len(table.timeline.completed(*COMMITS)) < 8
+    return table.location, start
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_archived_clusterings_are_no_lost_changes(version: int) -> None:
+    location, start = clustered_and_archived(version, change_at=None)
+    for feed_type in FeedType:
+        feed = ChangeFeed(open_table(StorageLocation(location)), feed_type)
+        commits = feed.commits_after(start)
+        changes = chain.from_iterable(b.to_pylist() for one in commits for b in feed.changes(one))
+        assert [change["key"] for change in changes] == ["c"]
+        # A time does not show that the archive still has all commits after it.
+        feed = ChangeFeed(open_table(StorageLocation(location)), feed_type)
+        with pytest.raises(ChangesRemoved, match="was archived"):
+            feed.commits_after(feed.find_start(start.completed_at))
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_archived_change_between_clusterings_is_lost(version: int) -> None:
+    location, start = clustered_and_archived(version, change_at=3)
+    for feed_type in FeedType:
+        feed = ChangeFeed(open_table(StorageLocation(location)), feed_type)
+        with pytest.raises(ChangesRemoved, match="was archived"):
+            feed.commits_after(start)
+
+
 def test_deletes_come_first_although_other_changes_wait_on_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
