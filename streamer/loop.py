@@ -49,7 +49,7 @@ from streamer.events import (
 )
 from streamer.schedule import UNSHARED, GivesUp, Schedule
 from streamer.services import TableServices
-from streamer.sources.files.errors import FileIsChanging
+from streamer.sources.errors import SourceBeingWritten
 from streamer.sources.kafka_admin import ANSWER_WITHIN_S
 from streamer.sources.kafka_offsets import LostRange
 from streamer.sources.source import RunningStream, Source, SourceStart, SourceStream, StreamSettings
@@ -222,7 +222,7 @@ class StreamLoop:
     def _report_failure(self, error: Exception, failures: int) -> float:
         """Report a failure, and return the pause in seconds; raise the error if it ends the run."""
         limits = self._config.retry
-        most = 0 if self._waits_for_file(error) else limits.max_attempts
+        most = 0 if self._waits_for_source(error) else limits.max_attempts
         if not is_transient(error) or 0 < most <= failures:
             raise error
         pause_s = pause_after(failures, limits.backoff_s, limits.max_backoff_s)
@@ -242,12 +242,12 @@ class StreamLoop:
             and self._sink.can_be_clustered(error)
         )
 
-    def _waits_for_file(self, error: Exception) -> bool:
-        """Return whether the run waits until another program has written a file of the source.
+    def _waits_for_source(self, error: Exception) -> bool:
+        """Return whether the run waits until another program has written its part of the source.
 
         A run of mode ``once`` does not wait long, because it should end.
         """
-        return self._config.mode == "continuous" and isinstance(error, FileIsChanging)
+        return self._config.mode == "continuous" and isinstance(error, SourceBeingWritten)
 
     def _check_refusal(self) -> None:
         """Raise the last refusal again if its clustering is still pending.

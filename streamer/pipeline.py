@@ -49,6 +49,7 @@ from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
 from streamer.shared_process import SharedProcess
 from streamer.source_defaults import with_source_defaults
+from streamer.sources.errors import SourceBeingWritten
 from streamer.sources.files.source import FilesSource
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.source import Source
@@ -302,8 +303,10 @@ def _open_tables(config: PipelineConfig, source: Source) -> OpenedTables:
     """Open or create the tables of a pipeline. Nothing is changed before all checks are made."""
     prepared = prepare_sink(config, source)
     if prepared.rows.found is None:
-        # If the source is unreadable, fail now, so that no empty table is left behind.
-        source.start(None)
+        # If the source is unreadable, fail now, so that no empty table is left behind. The loop
+        # waits for other programs, and can be stopped meanwhile.
+        with suppress(SourceBeingWritten):
+            source.start(None)
     for one in (prepared.rows, prepared.letters):
         if one is not None and one.found is not None:
             check_conditional_puts(one.found.storage)

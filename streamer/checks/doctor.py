@@ -35,6 +35,7 @@ from streamer.prepared_sink import prepare_sink
 from streamer.record_conversion import ColumnsUnknown
 from streamer.sources import start_rules
 from streamer.sources.kafka_offsets import Starting, lag, next_start
+from streamer.sources.tables.errors import SnapshotNotFinal
 from streamer.sources.tables.start import find_start
 from streamer.table_setup import table_spec
 from streamer.wording import counted
@@ -134,7 +135,10 @@ def _check_changes(config: PipelineConfig, source: TableSourceConfig) -> Finding
     table = tables.check_rows(config)
     progress = None if table is None else find_own_progress(source, table)
     checkpoint = None if progress is None else progress.checkpoint
-    start = find_start(source, checkpoint)
+    try:
+        start = find_start(source, checkpoint)
+    except SnapshotNotFinal as waiting:  # as the run will
+        return Finding("no position yet", (str(waiting),))
     first = f"no position yet; the first run starts at {source.start_at}; "
     unread = f"{counted(start.unread, 'unread commit')}"
     return Finding(unread if checkpoint is not None else f"{first}{unread} after it")

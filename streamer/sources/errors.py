@@ -1,6 +1,7 @@
 """The errors of a source. All of them are raised before a batch is published.
 
 SourceError
+├─ SourceBeingWritten  (Retriable) another program is still writing what should be read
 ├─ BrokerUnreachable   (Retriable) no broker answered in time
 ├─ BrokerRefused       (Permanent) not authenticated, or not authorized
 ├─ GroupRefused        (Permanent) not authorized to commit to the consumer group
@@ -29,6 +30,13 @@ from streamer.sources.kafka_offsets import LostRange
 
 class SourceError(HudiError):
     """The source cannot be read."""
+
+
+class SourceBeingWritten(SourceError, Retriable):
+    """Another program is still writing what should be read.
+
+    A run of mode ``continuous`` waits for it, however long it takes.
+    """
 
 
 class BrokerUnreachable(SourceError, Retriable):

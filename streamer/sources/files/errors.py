@@ -9,8 +9,8 @@ SourceError
 
 from __future__ import annotations
 
-from lakemark.errors import Permanent, Retriable
-from streamer.sources.errors import SourceError
+from lakemark.errors import Permanent
+from streamer.sources.errors import SourceBeingWritten, SourceError
 
 #: How many characters of a position a message shows, which may contain many paths.
 _SHOWN = 200
@@ -54,7 +54,7 @@ class FileWasReplaced(SourceError, Permanent):
         self.path = path
 
 
-class FileIsChanging(SourceError, Retriable):
+class FileIsChanging(SourceBeingWritten):
     """A file was changed or deleted while it was being read."""
 
     def __init__(self, folder: str, path: str) -> None:

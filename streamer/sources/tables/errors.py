@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakemark.errors import Permanent, Retriable
+from lakemark.errors import Permanent
 from lakemark.operations.change_feed import ChangesRemoved, CommitUndone, OrderChanged
-from streamer.sources.errors import SourceError
+from streamer.sources.errors import SourceBeingWritten, SourceError
 
 #: How many characters of a position a message shows.
 _SHOWN = 200
@@ -69,7 +69,7 @@ class ReadChangesUndone(SourceError, Permanent):
         self.table, self.reason = table, reason
 
 
-class SnapshotNotFinal(SourceError, Retriable):
+class SnapshotNotFinal(SourceBeingWritten):
     """Writers overlap, so that no state of the table contains exactly the commits up to one."""
 
     def __init__(self, table: str) -> None:

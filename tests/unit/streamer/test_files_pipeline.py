@@ -283,11 +283,11 @@ def test_changing_files_never_end_a_continuous_run(files: Files) -> None:
     files.write("a.json", [{"id": "a", "n": 0}])
     changing = FileIsChanging("folder", "a.json")
     with pipeline.build(files.config(), lambda _: None) as built:
-        assert not built.loop._waits_for_file(changing), "a run of mode once should end"
+        assert not built.loop._waits_for_source(changing), "a run of mode once should end"
     config = files.config()
     run = config.run.model_copy(update={"mode": "continuous"})
     with pipeline.build(config.model_copy(update={"run": run}), lambda _: None) as built:
-        assert built.loop._waits_for_file(changing)
+        assert built.loop._waits_for_source(changing)
 
 
 def test_a_warning_says_that_files_are_forgotten_too_soon(

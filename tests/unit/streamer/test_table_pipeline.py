@@ -22,14 +22,18 @@ from lakemark.errors import InvalidConfig
 from lakemark.model.action import COMMITS
 from lakemark.model.meta_columns import RECORD_KEY, is_reserved
 from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
 from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.trial_folders import TrialFolders
 from sinks.audit import Audit
 from streamer import pipeline
+from streamer.checks.doctor import doctor_checks
 from streamer.cli import main
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.events import BatchWritten, Event
+from streamer.events import BatchWritten, Event, Retrying
+from streamer.source_defaults import with_source_defaults
 from streamer.sources.source import StreamSettings
 from streamer.sources.tables.errors import (
     ForeignTable,
@@ -323,13 +327,7 @@ def _stop_after_one_batch(copy: Copy) -> None:
 
 
 def test_a_snapshot_waits_for_a_pending_commit_and_includes_no_later_one() -> None:
-    location = StorageLocation(f"memory://{uuid4().hex}/orders")
-    storage = open_storage(location)
-    make(storage)
-    copy = Copy(location.url, query="incremental")
-    pending = writer(storage, multi_writer=FAST)
-    pending.begin()
-    commit_rows(writer(storage, multi_writer=FAST), [Row("b")])
+    copy, pending = overlapping_writers()
     source: Any = copy.config().source
     with pytest.raises(SnapshotNotFinal):
         find_start(source, None)
@@ -337,6 +335,41 @@ def test_a_snapshot_waits_for_a_pending_commit_and_includes_no_later_one() -> No
     found = find_start(source, None)
     assert found.checkpoint.snapshot is not None
     assert found.unread == 0
+
+
+def overlapping_writers() -> tuple[Copy, TableWriter]:
+    """Return a table with a commit, and the writer of an older commit, which is pending."""
+    location = StorageLocation(f"memory://{uuid4().hex}/orders")
+    storage = open_storage(location)
+    make(storage)
+    pending = writer(storage, multi_writer=FAST)
+    pending.begin()
+    commit_rows(writer(storage, multi_writer=FAST), [Row("b")])
+    return Copy(location.url, query="incremental"), pending
+
+
+def test_a_first_run_waits_until_a_state_of_the_table_is_final() -> None:
+    copy, pending = overlapping_writers()
+    config, retries = copy.config(), list[Retrying]()
+    with pipeline.build(config, lambda _: None) as built, pytest.raises(SnapshotNotFinal):
+        built.loop.run()
+    checks = doctor_checks(with_source_defaults(config), TrialFolders())
+    check = next(one for one in checks if one.name == "changes to resume from")
+    assert "no commit is final" in check.run().warnings[0]
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Retrying):
+            retries.append(event)
+            if len(retries) > config.run.retry.max_attempts:
+                pending.abandon()
+        elif isinstance(event, BatchWritten):
+            built.loop.stop()
+
+    run = config.run.model_copy(update={"mode": "continuous"})
+    with pipeline.build(config.model_copy(update={"run": run}), listen) as built:
+        built.loop.run()
+    assert {one.error_type for one in retries} == {"SnapshotNotFinal"}
+    assert copy.contents() == {"b": ("north", 0, 0)}
 
 
 def test_runs_start_at_the_newest_commit_or_after_a_time() -> None:
