@@ -16,6 +16,7 @@ from streamer.config.column_roles import check_column_roles, partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
 from streamer.record_conversion import record_converter, value_columns
+from streamer.source_defaults import check_ordering
 from streamer.table_setup import (
     check_clustering,
     check_existing_table,
@@ -89,6 +90,7 @@ def prepare_sink(config: PipelineConfig, source: Source | None) -> PreparedSink:
     values = value_columns(config, found, source)
     if found is None:
         _check_partitions(config, config.row_columns() or values)
+    check_ordering(config, config.row_columns() or values)
     converter = record_converter(config, spec, values, found)
     columns = converter.table_schema
     is_new = found is None or found.schema is None

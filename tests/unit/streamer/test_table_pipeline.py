@@ -65,6 +65,7 @@ class Copy:
         query: ``source.query``.
         table: settings of the table that is written.
         target: its location.
+        more: other sections of the pipeline.
     """
 
     location: str
@@ -73,12 +74,13 @@ class Copy:
         default_factory=lambda: {"record_key": "id", "partition_by": "region", "buckets": 1}
     )
     target: str = field(default_factory=lambda: f"memory://{uuid4().hex}/copy")
+    more: Mapping[str, object] = field(default_factory=dict)
 
     def config(self, **source: object) -> PipelineConfig:
         given = {"kind": "table", "path": self.location, "query": self.query, **source}
         table = {"path": self.target, **self.table}
         run = {"mode": "once", "retry": {"backoff_s": 0.01, "max_attempts": 3}}
-        return validated({"source": given, "table": table, "run": run})
+        return validated({"source": given, "table": table, "run": run, **self.more})
 
     def run(self, **source: object) -> list[int]:
         """Run until everything is read; return the number of records of each batch."""
@@ -396,6 +398,22 @@ def test_columns_that_are_added_to_the_table_are_added_to_its_copy() -> None:
     assert lakemark.open(copy.target).scan(where="id = 'b'").to_table().select(
         wider.names
     ).to_pylist() == [row]
+
+
+def test_a_copy_without_the_ordering_column_of_the_table_is_refused_with_a_remedy() -> None:
+    upstream = create("merge_on_read", "data_before", index="bucket", buckets=1)
+    upstream.upsert(rows(("a", "north", 1, 1)))
+    copy = Copy(upstream.location, query="incremental")
+    columns = {"id": "string", "region": "string", "ts": "bigint", "v": "int"}
+    copy.more = {
+        "decode": {"schema": columns},
+        "transform": [{"step": "drop", "columns": ["ts"]}],
+    }
+    told = r"table\.ordering: 'ts' is not a column of the rows \(id, region, v\).*set table"
+    with pytest.raises(ConfigError, match=told):
+        copy.run()
+    copy.table = {**copy.table, "ordering": "v"}
+    assert copy.run() == [1]
 
 
 def test_a_copy_may_be_partitioned_by_the_expression_of_the_table() -> None:
