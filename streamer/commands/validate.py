@@ -10,7 +10,7 @@ from lakemark.storage.trial_folders import TrialFolders
 from streamer.checks.doctor import doctor_checks, local_checks
 from streamer.checks.start import check_locally
 from streamer.config.column_roles import partition_problems, timestamp_partition_problems
-from streamer.config.errors import ConfigError
+from streamer.config.errors import ConfigError, Problem
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
@@ -42,7 +42,10 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
-    """Yield the checks that were made, then the checks that other commands make."""
+    """Yield the checks that were made, those that other commands make, and warnings.
+
+    The warnings come last, where they are seen on a terminal.
+    """
     yield "checked:\n"
     yield from (f"  {one}\n" for one in checked)
     yield "not checked here; lakemark doctor checks:\n"
@@ -50,12 +53,19 @@ def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
     yield from (
         f"  {one.name}\n" for one in doctor_checks(config, TrialFolders()) if one.name not in local
     )
+    if isinstance(config.source, KafkaSourceConfig):  # other sources need no Spark
+        yield "not checked here; lakemark preview starts Spark and shows:\n"
+        yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)
+    problems = _problems_of_a_new_table(config)
+    if problems:
+        yield "warning: the run is refused unless the table exists:\n"
+        yield from (f"  {one}\n" for one in problems)
+
+
+def _problems_of_a_new_table(config: PipelineConfig) -> list[Problem]:
+    """Return why a run would not create the table."""
     columns = config.decode.declared()
     problems = list(partition_problems(config.table, columns))
     if columns is not None:
         problems += timestamp_partition_problems(columns, config.table)
-    for problem in problems:
-        yield f"  {problem}; the run is refused unless the table exists\n"
-    if isinstance(config.source, KafkaSourceConfig):  # other sources need no Spark
-        yield "not checked here; lakemark preview starts Spark and shows:\n"
-        yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)
+    return problems
