@@ -10,6 +10,7 @@ Source: ``HMSDDLExecutor`` and ``HoodieHiveSyncClient`` of Apache Hudi.
 from __future__ import annotations
 
 import getpass
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -30,6 +31,9 @@ from lakemark.catalogs.catalog import (
 )
 from lakemark.catalogs.hive_settings import HiveSettings
 from lakemark.keygen.partition_path import escape
+
+# Thrift also raises the errors that it logs. Without a handler, Python would print them to stderr.
+logging.getLogger("thrift").addHandler(logging.NullHandler())
 
 T = TypeVar("T")
 

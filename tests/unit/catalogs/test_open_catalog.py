@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,3 +98,24 @@ def test_glue_needs_no_option() -> None:
 def test_unknown_kind_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="no catalog of the kind 'unity'; use one of hive"):
         check_catalog("unity", {})
+
+
+def test_metastore_that_does_not_answer_is_reported_by_the_error_alone() -> None:
+    # In a process of its own, because handlers of pytest would take what Thrift logs.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # refuses connections, because it does not listen
+        uris = f"thrift://127.0.0.1:{bound.getsockname()[1]}"
+        program = f"""
+from lakemark.catalogs.open_catalog import open_catalog
+from lakemark.catalogs.catalog import CatalogUnavailable
+try:
+    with open_catalog("hive", "shop", {{"uris": "{uris}"}}):
+        pass
+except CatalogUnavailable as error:
+    print(error)
+"""
+        ended = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+    assert "does not answer" in ended.stdout
+    assert ended.stderr == ""
