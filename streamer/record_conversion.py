@@ -54,7 +54,7 @@ class ColumnsUnknown(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "the first run infers the columns from records; lakemark preview shows those of a topic"
+            "the first run infers the columns from what it reads; lakemark preview shows them"
         )
 
 

@@ -558,6 +558,8 @@ def test_commands_check_and_preview_a_pipeline_that_reads_a_table(
     file.write_text(yaml.safe_dump(tree))
     assert main(["validate", str(file)]) == 0
     assert "changes to resume from" in capsys.readouterr().err
+    assert main(["doctor", str(file)]) == 0
+    assert "infers the columns from what it reads; lakemark preview" in capsys.readouterr().out
     assert main(["preview", str(file)]) == 0
     assert "first order" in capsys.readouterr().out
     assert not (tmp_path / "copy").exists()
