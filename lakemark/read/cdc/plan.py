@@ -177,7 +177,7 @@ def check_logs(properties: TableProperties) -> LoggingMode:
         message = (
             f"table {properties.table_name} keeps no change data ({keys.CDC_ENABLED} is not "
             "true), so CDC queries cannot read it; use an incremental query, or create a table "
-            "with cdc='data_before_after'"
+            "with cdc='data_before_after' (in a pipeline: table.cdc)"
         )
         raise InvalidConfig(message)
     mode = properties.cdc_logging_mode
