@@ -25,6 +25,8 @@ _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.E
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
 #: Errors that mean that the disk is full or that the user's quota is exhausted.
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+#: The longest file name of common file systems, in bytes.
+_MAX_NAME_BYTES = 255
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST)
 
 T = TypeVar("T")
@@ -58,7 +60,7 @@ def staged_file(full_path: str, data: bytes, *, is_forced: bool) -> Iterator[str
         data: the file's content.
         is_forced: whether to force the content to the disk.
     """
-    staging = f"{full_path}#{uuid4().int}"
+    staging = _staging_path(full_path)
     try:
         with in_folder_of(full_path, lambda: open(staging, "xb", buffering=0)) as file:
             _write_all(file.fileno(), data)
@@ -67,6 +69,14 @@ def staged_file(full_path: str, data: bytes, *, is_forced: bool) -> Iterator[str
         yield staging
     finally:
         remove(staging)
+
+
+def _staging_path(full_path: str) -> str:
+    """Return a new path next to ``full_path``, whose name is no longer than file systems allow."""
+    folder, name = os.path.split(full_path)
+    ending = f"#{uuid4().int}"
+    kept = name.encode()[: _MAX_NAME_BYTES - len(ending)].decode(errors="ignore")
+    return os.path.join(folder, kept + ending)
 
 
 def open_unfinished(full_path: str) -> BinaryIO:

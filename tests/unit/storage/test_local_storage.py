@@ -40,6 +40,15 @@ def test_only_a_write_makes_the_root(storage: Storage, root: Path) -> None:
     assert files(root) == ["a"]
 
 
+@pytest.mark.parametrize("name", ["a" * 250, "é" * 125, "a" + "é" * 124])
+def test_names_of_250_bytes_can_be_written(storage: Storage, root: Path, name: str) -> None:
+    """A file system allows 255, and Hadoop's checksum of the file has a longer name."""
+    storage.create(f"f/{name}", b"1")
+    storage.put(f"f/{name}", b"2")
+    assert storage.read(f"f/{name}") == b"2"
+    assert files(root) == ["f", f"f/{name}"]
+
+
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "file://localhost{}"])
 def test_a_path_may_be_written_in_several_ways(root: Path, form: str) -> None:
     location = StorageLocation(form.format(root))
