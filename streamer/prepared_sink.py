@@ -98,8 +98,10 @@ def prepare_sink(config: PipelineConfig, source: Source | None) -> PreparedSink:
     if found is not None:
         policy = config.decode.policy()
         keys = check_existing_table(config, found, spec, index, columns, policy)
-        rejects_dots = has_partitioned_record_index(config, found)
-        converter = replace(converter, key_generator=keys, rejects_dots=rejects_dots)
+        rejects_unindexable_paths = has_partitioned_record_index(config, found)
+        converter = replace(
+            converter, key_generator=keys, rejects_unindexable_paths=rejects_unindexable_paths
+        )
         columns = columns_with(found, columns)
     check_sort_columns(config, columns)
     converter = replace(converter.for_table(columns), rules=config.rules())

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
+from lakemark.metadata.partition_shards import is_too_long
 from lakemark.model.changes import ChangeKind
 from lakemark.model.meta_columns import IS_DELETED, META_COLUMNS, OPERATION
 from lakemark.model.written_columns import Written, all_written, pack
@@ -465,7 +466,7 @@ class ChangeBuilder:
             *faults,
             self._unordered_deletes_fault(kinds),
             _Fault(lacks_path, no_path, Stage.PARTITION),
-            *self._find_dots(paths),
+            *self._find_unindexable(paths),
         ):
             self._reject_rows(fault, arrivals, is_valid)
         if self._config.rules:
@@ -476,20 +477,27 @@ class ChangeBuilder:
         upserts: Indices = arrivals[is_valid & (kinds == ChangeKind.UPSERT)]
         return upserts
 
-    def _find_dots(self, paths: pa.Array | pa.ChunkedArray) -> list[_Fault]:
+    def _find_unindexable(self, paths: pa.Array | pa.ChunkedArray) -> list[_Fault]:
         """Find the rows whose partition cannot have files in a partitioned record index."""
-        if not self._config.rejects_dots:
+        if not self._config.rejects_unindexable_paths:
             return []
+        too_long = [path for path in pc.unique(paths).to_pylist() if path and is_too_long(path)]
+        has_dot = pc.fill_null(pc.match_substring(paths, "."), False)
+        is_long = pc.is_in(paths, value_set=pa.array(too_long, pa.string()))
+        return [
+            _Fault(_to_mask(has_dot), self._unindexable("has a dot"), Stage.PARTITION),
+            _Fault(_to_mask(is_long), self._unindexable("is too long"), Stage.PARTITION),
+        ]
+
+    def _unindexable(self, what: str) -> RejectReason:
         fields = ", ".join(self._config.key_generator.config.partition_fields)
-        reason = RejectReason(
+        return RejectReason(
             RejectCode.INVALID_PARTITION,
-            f"the value of {fields} has a dot, but the table has a partitioned record index, whose "
+            f"the value of {fields} {what}, but the table has a partitioned record index, whose "
             "files cannot be named after such a partition; a record index of the whole table "
-            "allows dots",
+            "allows it",
             fields,
         )
-        has_dot = pc.fill_null(pc.match_substring(paths, "."), False)
-        return [_Fault(_to_mask(has_dot), reason, Stage.PARTITION)]
 
     def _reject_rows(self, fault: _Fault, arrivals: Indices, is_valid: Mask) -> None:
         """Reject the records of the valid rows that have a fault; their rows are no longer valid.

@@ -63,8 +63,9 @@ class ConversionConfig:
         inserts_only: whether deletes are rejected, because the stream only inserts rows.
         refuses_unordered_deletes: whether deletes without an ordering value are rejected, because
             they would also delete a newer row of their key.
-        rejects_dots: whether a record is rejected if its partition path has a dot, because the
-            table has a partitioned record index (``lakemark.metadata.partition_shards``).
+        rejects_unindexable_paths: whether a record is rejected if its partition path has a dot or
+            is too long, because the table has a partitioned record index
+            (``lakemark.metadata.partition_shards``).
         columns: the columns of the table, if their number or order differs from that of the
             records' columns. Columns that records do not fill are null. None means the records'
             own columns.
@@ -98,7 +99,7 @@ class ConversionConfig:
     deletes_by_key: bool = False
     inserts_only: bool = False
     refuses_unordered_deletes: bool = False
-    rejects_dots: bool = False
+    rejects_unindexable_paths: bool = False
     columns: pa.Schema | None = None
     chain: TransformChain | None = None
     rules: tuple[Rule, ...] = ()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from lakemark.errors import Unsupported
-from lakemark.keygen.partition_path import escape
+from lakemark.keygen.partition_path import MAX_FOLDER_NAME_BYTES, escape
 from lakemark.metadata.record_changes import RecordChanges, ShardChanges
 from lakemark.metadata.shards import file_ids, parse_file_id, shard_series
 from lakemark.model.file_slice import FileSlice
@@ -34,21 +34,40 @@ MIN_GROUPS, MAX_GROUPS = 1, 10
 
 _ALSO_ESCAPED = str.maketrans({"_": "%5F", "-": "%2D"})
 
+#: The longest escaped path, in bytes. File names add the prefix, the number of the file group, an
+#: instant, a write token and an extension, and file systems have the same limit for names of files
+#: and of folders.
+MAX_ESCAPED_BYTES = MAX_FOLDER_NAME_BYTES - 64
+
 
 def check_path(partition_path: str) -> None:
     """Check that the index can have file groups for a partition of the data table.
 
     Raises:
-        Unsupported: the path contains a dot, so that no reader would recognise the names of logs.
-            Apache Hudi 1.2.0 fails to write to such a partition.
+        Unsupported: the path contains a dot, so that no reader would recognise the names of logs
+            (Apache Hudi 1.2.0 fails to write to such a partition); or it is so long that file
+            systems would refuse the names of files.
     """
     if "." in partition_path:
-        message = (
-            f"partition {partition_path!r} has a dot in its path, so that a partitioned record "
-            "index cannot have files for it; use a record index of the whole table, or drop the "
-            "index (lakemark table index drop TABLE record_index --run)"
+        reason = "has a dot in its path"
+    elif is_too_long(partition_path):
+        reason = (
+            f"has a path of more than {MAX_ESCAPED_BYTES} bytes with its special characters "
+            "written %XX"
         )
-        raise Unsupported(message)
+    else:
+        return
+    message = (
+        f"partition {partition_path!r} {reason}, so that a partitioned record index cannot have "
+        "files for it; use a record index of the whole table, or drop the index (lakemark table "
+        "index drop TABLE record_index --run)"
+    )
+    raise Unsupported(message)
+
+
+def is_too_long(partition_path: str) -> bool:
+    """Return whether the names of the files for a partition would be too long."""
+    return len(_escaped(partition_path).encode()) > MAX_ESCAPED_BYTES
 
 
 def series_prefix(partition_path: str) -> str:
@@ -58,7 +77,7 @@ def series_prefix(partition_path: str) -> str:
         Unsupported: see ``check_path``.
     """
     check_path(partition_path)
-    return f"{RECORD_INDEX_PREFIX}{escape(partition_path).translate(_ALSO_ESCAPED)}-"
+    return f"{RECORD_INDEX_PREFIX}{_escaped(partition_path)}-"
 
 
 def path_of_series(prefix: str) -> str:
@@ -123,6 +142,10 @@ class PartitionedChanges:
             for number, (file_id, part) in enumerate(parts):
                 if is_new or not part.is_empty:
                     yield ShardChanges(file_id, number, part, is_new)
+
+
+def _escaped(partition_path: str) -> str:
+    return escape(partition_path).translate(_ALSO_ESCAPED)
 
 
 def _stored_counts(ids: Iterable[str]) -> Mapping[str, int]:

@@ -357,6 +357,21 @@ def test_a_partition_with_a_dot_in_its_path_is_refused() -> None:
     assert list_indexes(reopened(other.table.storage).table) == []
 
 
+@pytest.mark.parametrize("region", ["p" * 192, "-" * 64, "é" * 96])
+def test_a_partition_is_refused_before_a_file_of_the_index_has_too_long_a_name(
+    region: str,
+) -> None:
+    to = new_table()
+    commit(to, [Row("a", 1)])
+    with pytest.raises(Unsupported, match=r"has a path of more than 191 bytes"):
+        write_files(to, [Row("a", 1, region=region)])
+    to.abandon()
+    assert indexed(reopened(to.table.storage)) == {"north/a"}
+    commit(to, [Row("a", 1, region=region[:-1])])
+    names = to.table.storage.list_tree(f"{METADATA_FOLDER}/{NAME}")
+    assert max(len(one.path.rpartition("/")[2].encode()) for one in names) <= 255
+
+
 # Programs
 
 

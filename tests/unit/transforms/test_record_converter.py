@@ -372,8 +372,20 @@ def test_a_partition_with_a_dot_is_rejected_if_the_table_says_so() -> None:
     keys = KeyGenerator(KeyGeneratorConfig(("id",), ("day",)))
     rows = batch('{"id":"1","day":"a"}', '{"id":"1","day":"example.com"}', '{"id":"1"}')
     assert RecordConverter(decoder, keys)(rows).rejects.rows.num_rows == 0
-    prepared = RecordConverter(decoder, keys, rejects_dots=True)(rows)
+    prepared = RecordConverter(decoder, keys, rejects_unindexable_paths=True)(rows)
     assert prepared.changes.num_rows == 2
     (reject,) = prepared.rejects.rows.to_pylist()
     assert (reject["offset"], reject["code"], reject["column"]) == (1, "invalid_partition", "day")
     assert "has a dot, but the table has a partitioned record index" in reject["reason"]
+
+
+def test_a_partition_with_too_long_a_path_is_rejected_if_the_table_says_so() -> None:
+    decoder = JsonDecoder(parse_schema({"id": "string", "day": "string"}))
+    keys = KeyGenerator(KeyGeneratorConfig(("id",), ("day",)))
+    days = ["a", "-" * 64, "-" * 63, "\u00e9" * 120]
+    rows = batch(*(f'{{"id":"1","day":"{day}"}}' for day in days))
+    assert RecordConverter(decoder, keys)(rows).rejects.rows.num_rows == 0
+    rejects = RecordConverter(decoder, keys, rejects_unindexable_paths=True)(rows).rejects.rows
+    assert rejects.column("offset").to_pylist() == [1, 3]
+    assert rejects.column("code").to_pylist() == ["invalid_partition"] * 2
+    assert all("is too long" in reason for reason in rejects.column("reason").to_pylist())
