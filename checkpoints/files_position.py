@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
-from checkpoints.position import Position
+from checkpoints.position import Position, parse_json
 
 #: The modification time in microseconds, and the path: the order in which files are read.
 FileOrder: TypeAlias = tuple[int, str]
@@ -142,11 +142,7 @@ class FilesPosition(Position):
         """
         if _NUMBER.fullmatch(text) is not None:
             return _from_apache(text)
-        try:
-            return _from_json(json.loads(text))
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            message = f"expected the position in a folder of files as JSON, and found {text[:80]!r}"
-            raise ValueError(message) from error
+        return parse_json(text, "a folder of files", _from_json)
 
     @property
     def origin(self) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+PositionT = TypeVar("PositionT")
 
 
 class Position(ABC):
@@ -30,3 +34,21 @@ class Position(ABC):
 
     @abstractmethod
     def __str__(self) -> str: ...
+
+
+def parse_json(text: str, what: str, from_json: Callable[[Any], PositionT]) -> PositionT:
+    """Parse the JSON text of a position.
+
+    Args:
+        text: the text.
+        what: what the position is one in, for the message.
+        from_json: makes the position of the parsed JSON, which may be any value.
+
+    Raises:
+        ValueError: the text is not that of a position.
+    """
+    try:
+        return from_json(json.loads(text))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        message = f"expected the position in {what} as JSON, and found {text[:80]!r}"
+        raise ValueError(message) from error

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from checkpoints.position import Position
+from checkpoints.position import Position, parse_json
 from lakemark.model.feed_position import FeedPosition
 
 KIND = "table"
@@ -94,11 +94,7 @@ class TablePosition(Position):
         """
         if _INSTANT.fullmatch(text) is not None:
             return cls(table="", after=FeedPosition(text, text))
-        try:
-            return _from_json(json.loads(text))
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            message = f"expected the position in a table as JSON, and found {text[:80]!r}"
-            raise ValueError(message) from error
+        return parse_json(text, "a table", _from_json)
 
     @property
     def origin(self) -> str:

@@ -16,6 +16,11 @@ class CatalogUnavailable(Retriable):
 class CatalogChanged(CatalogUnavailable):
     """Another writer created or dropped the table during the sync; plan the sync again."""
 
+    @classmethod
+    def of(cls, table: str, catalog: str, happened: str) -> CatalogChanged:
+        """Return the error for a table that was ``created`` or ``dropped``."""
+        return cls(f"table {table} of {catalog} was {happened} during the sync; repeat it")
+
 
 class CatalogRefused(Permanent):
     """The catalog refused a change, or stores something that a sync does not change."""

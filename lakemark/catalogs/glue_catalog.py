@@ -125,15 +125,13 @@ class GlueCatalog:
         try:
             self._call("create_table", TableInput=created, **self._of_database)
         except _Exists as error:
-            message = f"table {table.name} of {self.name} was created during the sync; repeat it"
-            raise CatalogChanged(message) from error
+            raise CatalogChanged.of(table.name, self.name, "created") from error
 
     def alter_table(self, table: CatalogTable) -> None:
         """Replace the columns and formats of a table, also in its partitions."""
         stored = self._find(table.name)
         if stored is None:
-            message = f"table {table.name} of {self.name} was dropped during the sync; repeat it"
-            raise CatalogChanged(message)
+            raise CatalogChanged.of(table.name, self.name, "dropped")
         storage = stored.get("StorageDescriptor", {})
         properties = storage.get("SerdeInfo", {}).get("Parameters", {})
         changed = _storage(table, storage.get("Location") or table.location)

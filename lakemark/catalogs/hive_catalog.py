@@ -130,15 +130,13 @@ class HiveCatalog:
         try:
             self._call("create_table_with_environment_context", created, context)
         except _Exists as error:
-            message = f"table {table.name} of {self.name} was created during the sync; repeat it"
-            raise CatalogChanged(message) from error
+            raise CatalogChanged.of(table.name, self.name, "created") from error
 
     def alter_table(self, table: CatalogTable) -> None:
         """Replace the columns and formats of a table, also in its partitions."""
         stored = self._find(table.name)
         if stored is None:
-            message = f"table {table.name} of {self.name} was dropped during the sync; repeat it"
-            raise CatalogChanged(message)
+            raise CatalogChanged.of(table.name, self.name, "dropped")
         serde, storage = stored.sd.serdeInfo, stored.sd
         properties = {**(serde.parameters or {}), **table.serde_properties}
         changes_columns = _from_fields(storage.cols) != table.columns
