@@ -5,6 +5,9 @@ the tests have, do what most tests do: small commits. Their time decides how man
 matrices run (``tests.depth``).
 
 With ``--long-tests-within SECONDS``, prints the depth at which the long tests last no longer.
+
+There are few depths to choose from, so that machines of about the same speed, and one machine on
+different days, try the same cases of a seed.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ LONG_TESTS_S = 900.0
 #: What no depth shortens, as a fraction of the time of ``.ci/run``.
 FIXED = 0.36
 
-#: A smaller sample would say little.
-LEAST = 0.1
+#: The depths to choose from. A smaller sample than the last would say little.
+DEPTHS = (1.0, 0.5, 0.25, 0.1)
 
 _COMMITS = 60
 _ROWS = pa.table({"id": [f"id {n}" for n in range(100)], "at": [*range(100)], "x": ["x"] * 100})
@@ -37,14 +40,16 @@ _ROWS = pa.table({"id": [f"id {n}" for n in range(100)], "at": [*range(100)], "x
 
 def depth(seconds: float) -> float:
     """Return the depth for a machine whose commits last so long."""
-    affordable = (USUAL_S / seconds - FIXED) / (1 - FIXED)
-    return round(min(1.0, max(LEAST, affordable)), 2)
+    return _largest_depth((USUAL_S / seconds - FIXED) / (1 - FIXED))
 
 
 def depth_of_long_tests(seconds: float, left_s: float) -> float:
     """Return the depth at which the long tests last ``left_s`` seconds; see ``depth``."""
-    affordable = left_s / (LONG_TESTS_S * seconds / USUAL_S)
-    return round(min(1.0, max(LEAST, affordable)), 2)
+    return _largest_depth(left_s / (LONG_TESTS_S * seconds / USUAL_S))
+
+
+def _largest_depth(affordable: float) -> float:
+    return next((depth for depth in DEPTHS if depth <= affordable), DEPTHS[-1])
 
 
 def commit_s() -> float:

@@ -65,7 +65,7 @@ def test_only_cases_of_matrices_are_left_out(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"), [(1.0, 1.0), (speed.USUAL_S, 1.0), (1_000.0, speed.LEAST)]
+    ("seconds", "expected"), [(1.0, 1.0), (speed.USUAL_S, 1.0), (1_000.0, speed.DEPTHS[-1])]
 )
 def test_slower_machine_runs_a_smaller_part(seconds: float, expected: float) -> None:
     assert speed.depth(seconds) == expected
@@ -77,4 +77,4 @@ def test_long_tests_are_sampled_by_the_time_that_is_left() -> None:
     assert speed.depth_of_long_tests(speed.USUAL_S, whole_s) == 1.0
     assert speed.depth_of_long_tests(speed.USUAL_S, whole_s / 2) == 0.5
     assert speed.depth_of_long_tests(speed.USUAL_S * 2, whole_s) == 0.5
-    assert speed.depth_of_long_tests(speed.USUAL_S, -1.0) == speed.LEAST
+    assert speed.depth_of_long_tests(speed.USUAL_S, -1.0) == speed.DEPTHS[-1]
