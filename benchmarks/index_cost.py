@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=20, help="batches of a table")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a batch")
     parser.add_argument("--repeats", type=int, default=3, help="tables of each kind")
-    parser.add_argument("--split-above", type=int, default=240, help="size of a bucket in MiB")
+    parser.add_argument("--split-above", type=int, default=96, help="size of a bucket in MiB")
     arguments = parser.parse_args()
     measure_record_index(arguments.batches, arguments.rows, arguments.repeats)
     for _ in range(arguments.repeats):

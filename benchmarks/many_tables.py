@@ -120,7 +120,7 @@ def measure(bootstrap: str, folder: Path, tables: int, records: int, idle_s: flo
             tables,
             records,
             len(written),
-            _seconds(events),
+            run_s(events),
             share,
             sum(map(_memory_bytes, _processes(process.pid))),
         )
@@ -197,7 +197,7 @@ def _events(path: Path, kind: str) -> Iterator[dict[str, int]]:
             yield json.loads(line)
 
 
-def _seconds(events: Path) -> float:
+def run_s(events: Path) -> float:
     """Return the time from the first planned batch to the last commit."""
     planned, written = (
         [datetime.fromisoformat(str(one["time"])) for one in _events(events, kind)]

@@ -171,7 +171,7 @@ def _add_limits_of_compaction(compact: argparse.ArgumentParser) -> None:
 
 def _add_resize(resize: argparse.ArgumentParser) -> None:
     add_steps(resize, "execute pending resizes, then resize the buckets that need it")
-    text = "split a bucket whose base file and logs are larger (default: 251658240, 240 MiB)"
+    text = "split a bucket whose base file and logs are larger (default: 100663296, 96 MiB)"
     resize.add_argument("--split-above-bytes", type=positive, metavar="N", help=text)
     text = "merge adjacent buckets that are smaller (default: 25165824, 24 MiB); 0 merges none"
     resize.add_argument("--merge-below-bytes", type=natural, metavar="N", help=text)
