@@ -77,6 +77,11 @@ class KafkaCheckpoint(Position):
         return self.offsets
 
     @property
+    def summary(self) -> str:
+        """The next offset of each partition: ``0:123, 1:456``."""
+        return ", ".join(f"{partition}:{offset}" for partition, offset in self.offsets.items())
+
+    @property
     def is_known_to_apache(self) -> bool:
         """True: Apache Hudi's streamer writes the same text."""
         return True

@@ -150,6 +150,18 @@ class FilesPosition(Position):
         return self.folder
 
     @property
+    def summary(self) -> str:
+        """The last file that was read, or the time before which all files count as read."""
+        if self.part is not None:
+            return f"in {self.part.file.path}, after {self.part.rows:,} records"
+        if self.read_to == _BEGINNING and not self.remembered:
+            return "from the first file"
+        newest = max([self.read_to, *(one.order for one in self.remembered)])[1]
+        if newest:
+            return f"after {newest}"
+        return f"files modified since {self.read_from:%Y-%m-%dT%H:%M:%SZ}"
+
+    @property
     def read_from(self) -> datetime:
         """All files before this time count as read."""
         return _EPOCH + timedelta(microseconds=max(self.read_to[0], 0))

@@ -28,6 +28,11 @@ class Position(ABC):
         return {}
 
     @property
+    @abstractmethod
+    def summary(self) -> str:
+        """Where the streamer continues, in a few words for people."""
+
+    @property
     def is_known_to_apache(self) -> bool:
         """Whether Apache Hudi's streamer continues at the text of this position."""
         return False

@@ -102,6 +102,18 @@ class TablePosition(Position):
         return self.table
 
     @property
+    def summary(self) -> str:
+        """The snapshot that is being read, or the last commit that was read."""
+        if self.snapshot is not None:
+            read = self.snapshot.slices
+            done = f", after {read:,} file slice{'' if read == 1 else 's'}" if read else ""
+            return f"snapshot as of {self.snapshot.as_of}{done}"
+        if self.part is not None:
+            return f"in commit {self.part.name}, after {self.part.rows:,} rows"
+        after = self.after.requested_at or self.after.completed_at
+        return f"after commit {after}" if after else "from the first commit"
+
+    @property
     def begun_commit(self) -> str | None:
         """The requested time of the commit of which only a part was read; None without one."""
         return None if self.snapshot is not None or self.part is None else self.part.name

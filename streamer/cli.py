@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from lakemark.config.extras import install_command
 from lakemark.errors import HudiError, InvalidConfig
 from streamer.argument_parser import SuggestingParser
 from streamer.dead_letter_arguments import add_dead_letters
@@ -315,7 +316,7 @@ def _add_sql(sql: argparse.ArgumentParser) -> None:
         "Runs an SQL query on tables with DuckDB, and prints its rows or writes them to a file. A "
         "path or URL in quotes is a table: select region, count(*) from 'lake/orders' group by "
         "region. The functions snapshot, read_optimized, incremental and cdc are the other kinds "
-        "of queries. Needs pip install 'lakemark[sql]', but no Spark."
+        "of queries. Needs the extra sql (" + install_command("sql") + "), but no Spark."
     )
     text = "the query, or - to read it from standard input; quote it in a shell"
     sql.add_argument("query", metavar="QUERY", help=text)
@@ -472,7 +473,7 @@ def _report(error: Exception, parsed: argparse.Namespace) -> int:
     elif isinstance(error, ModuleNotFoundError) and error.name in _OF_STREAMER:
         text = (
             f"lakemark {parsed.command} needs the streamer ({error.name} is not installed); "
-            "install it: pip install 'lakemark[streamer]'"
+            f"install it: {install_command('streamer')}"
         )
     else:
         hint = "" if parsed.debug else " (--debug shows the stack trace)"

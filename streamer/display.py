@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -186,8 +186,8 @@ def describe(event: Event) -> str:
             return f"{page}metrics and health at {url}/metrics, /health, /ready"
         case RunStarted():
             how = "resumes" if event.resumed else "starts"
-            at = _offsets(event.start)
-            return f"{event.pipeline} {how}: {event.topic} [{at}] -> {event.table}"
+            at = f" [{event.position}]" if event.position else ""
+            return f"{event.pipeline} {how}: {event.topic}{at} -> {event.table}"
         case OffsetsLost():
             return (
                 f"records of topic {event.topic} were lost and are skipped: "
@@ -275,10 +275,10 @@ def describe(event: Event) -> str:
         case RunStopping():
             return f"stopping after this {event.work}" if event.work else "stopping"
         case RunStopped():
+            at = f", next [{event.position}]" if event.position else ""
             return (
                 f"stopped ({event.reason}): {counted(event.batches, 'batch')}, "
-                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s, "
-                f"next [{_offsets(event.checkpoint)}]"
+                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s{at}"
             )
 
 
@@ -315,6 +315,7 @@ def _describe_expired(event: PartitionsExpired) -> str:
 
 def _describe_batch(batch: BatchWritten) -> str:
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in batch.stage_s.items())
+    divided = f" ({stages})" if stages else ""
     lag = f", {sum(batch.lag.values()):,} behind" if batch.lag else ""
     ignored = f"{batch.ignored:,} ignored, " if batch.ignored else ""
     filtered = f"{batch.filtered:,} filtered, " if batch.filtered else ""
@@ -326,7 +327,7 @@ def _describe_batch(batch: BatchWritten) -> str:
         f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
         f"{counted(batch.rows_written, 'row')} ({counted(batch.rows_deleted, 'delete')}), "
         f"{moved}{dropped}{counted(batch.rejects, 'reject')}, {ignored}{filtered}"
-        f"{size_text(batch.bytes_written)} in {batch.seconds:.2f} s ({stages}){lag}, {commit}"
+        f"{size_text(batch.bytes_written)} in {batch.seconds:.2f} s{divided}{lag}, {commit}"
     )
 
 
@@ -356,7 +357,3 @@ def _batch_table(batches: deque[BatchWritten]) -> Table:
             f"{sum(batch.lag.values()):,}" if batch.lag else "",
         )
     return shown
-
-
-def _offsets(offsets: Mapping[int, int]) -> str:
-    return ", ".join(f"{partition}:{offset}" for partition, offset in offsets.items())

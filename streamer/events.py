@@ -51,10 +51,12 @@ class RunStarted:
 
     Attributes:
         pipeline: the name of the pipeline.
-        topic: the topic that the pipeline reads.
+        topic: the topic that the pipeline reads; or the URL of the folder or table.
         table: the path or URL of the table.
-        start: the next offset of each partition.
+        start: the next offset of each partition; empty if the source has no partitions.
         resumed: whether the offsets are the table's checkpoint; False for the first run.
+        position: where the run starts, in a few words (``Position.summary``); also for sources
+            without partitions.
     """
 
     pipeline: str
@@ -62,6 +64,7 @@ class RunStarted:
     table: str
     start: Mapping[int, int]
     resumed: bool
+    position: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,10 +504,11 @@ class RunStopped:
 
     Attributes:
         reason: ``caught up`` or ``interrupted``.
-        checkpoint: the next offset of each partition.
+        checkpoint: the next offset of each partition; empty if the source has no partitions.
         batches: the number of committed batches.
         rows_written: the number of rows in all these batches.
         seconds: the time from start to end.
+        position: where the next run starts, as in ``RunStarted``; "" if nothing was read.
     """
 
     reason: str
@@ -512,6 +516,7 @@ class RunStopped:
     batches: int
     rows_written: int
     seconds: float
+    position: str = ""
 
 
 Event: TypeAlias = (

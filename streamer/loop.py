@@ -195,6 +195,7 @@ class StreamLoop:
             self._totals["batches"],
             self._totals["rows"],
             time.monotonic() - started,
+            self._position.summary if self._position else "",
         )
         self._listener(stopped)
         return stopped
@@ -381,7 +382,14 @@ class StreamLoop:
         """Emit ``RunStarted``, unless the stream only continues after a pause."""
         url = self._sink.table.location.url
         self._listener(
-            RunStarted(self._name, start.origin, url, dict(start.offsets_by_partition), is_resumed)
+            RunStarted(
+                self._name,
+                start.origin,
+                url,
+                dict(start.offsets_by_partition),
+                is_resumed,
+                start.summary,
+            )
         )
         self._is_announced = True
 

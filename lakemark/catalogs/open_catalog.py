@@ -8,6 +8,7 @@ from enum import StrEnum
 from importlib.util import find_spec
 
 from lakemark.catalogs.catalog import Catalog
+from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
 
 
@@ -52,7 +53,7 @@ def check_installed(kind: str) -> None:
     """
     library = _LIBRARIES.get(kind)
     if library is not None and find_spec(library) is None:
-        message = f"catalog {kind} needs the library {library}: pip install 'lakemark[{kind}]'"
+        message = f"catalog {kind} needs the library {library}: {install_command(kind)}"
         raise InvalidConfig(message)
 
 

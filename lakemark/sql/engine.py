@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Final
 
+from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
 from lakemark.execution.limits import usable_memory_bytes, usable_threads
 from lakemark.storage.scratch import scratch_folder
@@ -61,7 +62,7 @@ def open_connection(resources: ExitStack) -> Any:
             f"temp_directory = {text_literal(str(folder))}",
         )
     except ImportError:
-        message = "SQL needs DuckDB: pip install 'lakemark[sql]'"
+        message = f"SQL needs DuckDB: {install_command('sql')}"
         raise InvalidConfig(message) from None
     resources.callback(connection.close)
     return connection

@@ -9,6 +9,7 @@ import argparse
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.open_table import OpenTable
@@ -31,7 +32,7 @@ def needs_duckdb(where: str) -> bool:
         check_syntax(where)
     except InvalidWhere as error:
         if find_spec("duckdb") is None:
-            message = f"{error}. DuckDB evaluates more expressions: pip install 'lakemark[sql]'"
+            message = f"{error}. DuckDB evaluates more expressions: {install_command('sql')}"
             raise InvalidConfig(message) from None
         from lakemark.sql.condition import check_condition
 

@@ -26,8 +26,8 @@ class CatalogConfig(Section):
     """
 
     kind: Annotated[str, Field(min_length=1)]
-    """``hive`` is a Hive metastore, and ``glue`` is the Data Catalog of AWS Glue. They need ``pip
-    install 'lakemark[hive]'`` or ``'lakemark[glue]'``. The name of a catalog that another package
+    """``hive`` is a Hive metastore, and ``glue`` is the Data Catalog of AWS Glue. They need the
+    [extra](../README.md#install) ``hive`` or ``glue``. The name of a catalog that another package
     declares is accepted, too."""
 
     database: Annotated[str, Field(min_length=1)] = "default"

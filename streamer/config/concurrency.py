@@ -28,8 +28,8 @@ class LockConfig(Section):
     only; it also acquires the lock file of Apache Hudi's ``FileSystemBasedLockProvider``.
     ``in_process`` protects only against writers in the same process. ``zookeeper`` and ``dynamodb``
     keep the lock where Apache Hudi's ``ZookeeperBasedLockProvider`` and
-    ``DynamoDBBasedLockProvider`` keep it. They need ``pip install 'lakemark[zookeeper]'`` or
-    ``'lakemark[dynamodb]'``. The name of a provider that another package declares is accepted,
+    ``DynamoDBBasedLockProvider`` keep it. They need the [extra](../README.md#install)
+    ``zookeeper`` or ``dynamodb``. The name of a provider that another package declares is accepted,
     too."""
 
     expire_minutes: Annotated[int, Field(ge=0)] = 0

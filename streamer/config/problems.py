@@ -72,11 +72,10 @@ def _translate(details: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
     path = ".".join(name_only(str(part)) for part in _without_formats(location, model))
     kind = details["type"]
     if kind == "union_tag_invalid":
-        context = details["ctx"]
-        text = f"{context['tag']!r}: expected {context['expected_tags']}"
-        return [Problem(f"{path}.{_tag(details)}", text)]
+        return [Problem(f"{path}.{_tag(details)}", _unknown_kind(details["ctx"]))]
     if kind == "union_tag_not_found":
-        return [Problem(f"{path}.{_tag(details)}", "missing")]
+        kinds = ", ".join(_kinds_at(location, _tag(details), model))
+        return [Problem(f"{path}.{_tag(details)}", f"missing; accepted: {kinds}")]
     if kind == "missing":
         return [Problem(path, "missing")]
     if kind == "extra_forbidden":
@@ -95,11 +94,31 @@ def _tag(details: ErrorDetails) -> str:
     return str(details["ctx"]["discriminator"]).strip("'")
 
 
+def _unknown_kind(context: Mapping[str, object]) -> str:
+    """Return the problem of a section whose kind is not one of those that its context names."""
+    given, expected = str(context["tag"]), str(context["expected_tags"])
+    hint = _suggestion(given, [one.strip("'") for one in expected.split(", ")])
+    return f"{given!r}: {hint}expected {expected}"
+
+
+def _kinds_at(location: Sequence[int | str], tag: str, model: type[BaseModel]) -> list[str]:
+    """Return the kinds of section that are accepted at a location."""
+    sections = [model]
+    for part in location:
+        if not isinstance(part, int):  # the position in a list
+            sections = _sections(sections, part)
+    return [kind for one in sections for kind in get_args(_annotation(one, tag))]
+
+
+def _suggestion(given: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(given, names, n=1)
+    return f"did you mean {near[0]}? " if near else ""
+
+
 def _unknown_setting(location: Sequence[int | str], model: type[BaseModel]) -> str:
     section = section_at(model, location[:-1])
     names = [] if section is None else setting_names(section)
-    near = difflib.get_close_matches(str(location[-1]), names, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    hint = _suggestion(str(location[-1]), names)
     return f"unknown setting; {hint}accepted: {', '.join(names)}"
 
 

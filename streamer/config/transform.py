@@ -264,7 +264,7 @@ class PythonStep(Section):
 class SqlStep(Section):
     """Runs an SQL query that makes at most one row of each record, in DuckDB.
 
-    It needs ``lakemark[sql]`` for the driver and for every executor.
+    It needs the [extra](../README.md#install) ``sql`` for the driver and for every executor.
     """
 
     step: Literal["sql"]

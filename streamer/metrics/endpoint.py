@@ -24,7 +24,6 @@ from streamer.health import Health, Judge
 from streamer.metrics.rebinding import is_rebound
 from streamer.status.control import RunAction
 from streamer.status.page import load_page
-from streamer.status.pipeline_status import PipelineStatus
 from streamer.status.process_status import ProcessStatus
 
 _LOG = logging.getLogger(__name__)
@@ -193,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
             challenge = {"WWW-Authenticate": 'Bearer realm="lakemark"'}
             self._answer(HTTPStatus.UNAUTHORIZED, _TEXT, b"wrong or missing token\n", challenge)
         else:
-            self._perform(status.find(unquote(parts[2])), parts[3])
+            self._perform(status, unquote(parts[2]), parts[3])
 
     def _is_rebound(self) -> bool:
         host, port = self.server.server_address[:2]
@@ -204,9 +203,15 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         self.rfile.read(min(int(length), _MAX_BODY_BYTES) if length.isdecimal() else 0)
 
-    def _perform(self, pipeline: PipelineStatus | None, action: str) -> None:
-        if pipeline is None or action not in {*RunAction}:
-            self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"no such pipeline or action\n")
+    def _perform(self, status: ProcessStatus, name: str, action: str) -> None:
+        pipeline = status.find(name)
+        if pipeline is None:
+            text = f"no pipeline {name!r}; pipelines: {', '.join(status.names) or 'none yet'}\n"
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, text.encode())
+            return
+        if action not in {*RunAction}:
+            text = f"no action {unquote(action)!r}; actions: {', '.join(RunAction)}\n"
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, text.encode())
             return
         possible = pipeline.possible_actions()
         if action not in possible:

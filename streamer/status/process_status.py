@@ -56,6 +56,11 @@ class ProcessStatus:
         """Return a pipeline by its name; None if there is none."""
         return self._pipelines.get(pipeline)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the pipelines."""
+        return list(self._pipelines)
+
     def to_json(self, detailed: str | None) -> bytes:
         """Return the status as JSON in UTF-8.
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import quoteattr
 
+from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig, Permanent, Retriable
 from streamer.toolchain.java import find_java
 
@@ -65,7 +66,7 @@ class JarsNotFound(Permanent):
             f"the repository (Maven Central, or the one in {IVY_SETTINGS_VARIABLE}) has no "
             f"{', '.join(missing)}, which {', '.join(coordinates)} needs. If this is the connector "
             "of your Spark, install a Spark whose connector is published: "
-            "pip install 'lakemark[streamer]' chooses one."
+            f"{install_command('streamer')} chooses one."
         )
         self.coordinates, self.missing = tuple(coordinates), tuple(missing)
 

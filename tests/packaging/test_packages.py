@@ -146,7 +146,7 @@ def test_plain_package_says_how_to_install_the_streamer(
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
     assert line.startswith(f"lakemark: lakemark {command[0]} needs the streamer (")
-    assert line.endswith("install it: pip install 'lakemark[streamer]'")
+    assert line.endswith("install it: pip install '/path/to/lakemark[streamer]'")
 
 
 def test_sdist_with_the_streamer_runs_the_demo_and_its_query(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
 from lakemark.sql.engine import connect
 from transforms.steps.row_query import RECORDS, ROW, RowQuery
@@ -116,8 +117,8 @@ def _connection() -> Any:
             _opened.connection = connect(*_SETTINGS)
         except ImportError:
             message = (
-                "a query needs DuckDB, for the driver and for every executor: pip install "
-                "'lakemark[sql]'"
+                "a query needs DuckDB, for the driver and for every executor: "
+                f"{install_command('sql')}"
             )
             raise InvalidConfig(message) from None
     return _opened.connection

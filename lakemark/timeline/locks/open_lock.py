@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 
+from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
 from lakemark.storage.storage import Storage
 from lakemark.timeline.locks.file_system_lock import FileSystemLock
@@ -137,8 +138,7 @@ def _open_dynamodb(options: Mapping[str, str], url: str, clock: Clock) -> LockPr
 
 def _not_installed(provider: LockProviderName, error: ModuleNotFoundError) -> InvalidConfig:
     return InvalidConfig(
-        f"lock provider {provider} needs the library {error.name}: pip install "
-        f"'lakemark[{provider}]'"
+        f"lock provider {provider} needs the library {error.name}: {install_command(provider)}"
     )
 
 

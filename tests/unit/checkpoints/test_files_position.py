@@ -30,6 +30,17 @@ def read_back(position: FilesPosition) -> FilesPosition:
     return parsed
 
 
+def test_summary_says_where_a_run_continues() -> None:
+    begin = FilesPosition(folder=FOLDER)
+    first, second = FileVersion(1_000, "a.csv", 10), FileVersion(2_000, "b.csv", 10)
+    assert begin.summary == "from the first file"
+    begun = begin.after([], FilePart(first, 5, 1_500), [first, second], MEMORY, NOW)
+    assert begun.summary == "in a.csv, after 1,500 records"
+    assert begun.after([first], None, [second], MEMORY, NOW).summary == "after a.csv"
+    since = FilesPosition.after_time(FOLDER, 1_777_636_800_000)
+    assert since.summary == "files modified since 2026-05-01T12:00:00Z"
+
+
 @given(arrivals, st.integers(1, 4))
 def test_each_file_is_read_once_if_it_is_not_too_late(
     drawn: list[tuple[int, int, str]], batch_files: int

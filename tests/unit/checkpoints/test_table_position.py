@@ -35,6 +35,31 @@ def test_position_of_the_beginning_is_short() -> None:
     assert commit_keys.parse_text(str(position)) == position
 
 
+@pytest.mark.parametrize(
+    ("position", "summary"),
+    [
+        (TablePosition(table="s3://t"), "from the first commit"),
+        (TablePosition(table="s3://t", after=FeedPosition("1", "2", True)), "after commit 1"),
+        (
+            TablePosition(table="s3://t", snapshot=SnapshotRead("3")),
+            "snapshot as of 3",
+        ),
+        (
+            TablePosition(table="s3://t", snapshot=SnapshotRead("3", 7, 1)),
+            "snapshot as of 3, after 1 file slice",
+        ),
+        (
+            TablePosition(
+                table="s3://t", after=FeedPosition("1", "2", True), part=PartRead("4", 1_000, 5)
+            ),
+            "in commit 4, after 1,000 rows",
+        ),
+    ],
+)
+def test_summary_says_where_a_run_continues(position: TablePosition, summary: str) -> None:
+    assert position.summary == summary
+
+
 @pytest.mark.parametrize("text", ["20260501120000123", "20260501120000"])
 def test_instant_of_apache_hudi_is_a_position_of_a_table(text: str) -> None:
     assert commit_keys.parse_text(text) == TablePosition(table="", after=FeedPosition(text, text))

@@ -507,5 +507,5 @@ def test_missing_table_and_table_without_commit_are_reported(
 
 def test_missing_duckdb_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(InvalidConfig, match=r"pip install 'lakemark\[sql\]'"):
+    with pytest.raises(InvalidConfig, match=r"pip install '/path/to/lakemark\[sql\]'"):
         query("select 1")

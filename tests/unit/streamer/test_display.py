@@ -42,10 +42,14 @@ DESCRIBED: list[tuple[Event, str]] = [
     (events.RunPaused(), "paused"),
     (events.RunResumed(61.4), "resumed after 61 s"),
     (
-        events.RunStarted("p", "orders", "/lake/[x]", {0: 5, 1: 7}, True),
+        events.RunStarted("p", "orders", "/lake/[x]", {0: 5, 1: 7}, True, "0:5, 1:7"),
         "p resumes: orders [0:5, 1:7] -> /lake/[x]",
     ),
-    (events.RunStarted("p", "orders", "/t", {0: 0}, False), "p starts: orders [0:0] -> /t"),
+    (
+        events.RunStarted("p", "/in", "/t", {}, False, "from the first file"),
+        "p starts: /in [from the first file] -> /t",
+    ),
+    (events.RunStarted("p", "orders", "/t", {}, False), "p starts: orders -> /t"),
     (
         events.OffsetsLost("orders", ("partition 0 is gone",)),
         "records of topic orders were lost and are skipped: partition 0 is gone",
@@ -71,7 +75,7 @@ DESCRIBED: list[tuple[Event, str]] = [
     ),
     (
         events.BatchWritten(3, None, 0),
-        "batch 3: 0 records, 0 rows (0 deletes), 0 rejects, 0 B in 0.00 s (), nothing to commit",
+        "batch 3: 0 records, 0 rows (0 deletes), 0 rejects, 0 B in 0.00 s, nothing to commit",
     ),
     (
         events.RecordsRejected(2, 3, "orders 0:7: no JSON", "/dead"),
@@ -143,12 +147,12 @@ DESCRIBED: list[tuple[Event, str]] = [
         "waiting, looking again in 2 s: a plan is about to replace x",
     ),
     (
-        events.RunStopped("caught up", {0: 9}, 3, 900, 12.0),
+        events.RunStopped("caught up", {0: 9}, 3, 900, 12.0, "0:9"),
         "stopped (caught up): 3 batches, 900 rows in 12.0 s, next [0:9]",
     ),
     (
-        events.RunStopped("interrupted", {0: 1}, 1, 1, 2.0),
-        "stopped (interrupted): 1 batch, 1 row in 2.0 s, next [0:1]",
+        events.RunStopped("interrupted", {}, 1, 1, 2.0),
+        "stopped (interrupted): 1 batch, 1 row in 2.0 s",
     ),
 ]
 

@@ -32,6 +32,7 @@ from streamer.cli import main
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
+from streamer.display import describe
 from streamer.events import BatchWritten, Event, Retrying
 from streamer.source_defaults import with_source_defaults
 from streamer.sources.source import StreamSettings
@@ -87,10 +88,14 @@ class Copy:
 
     def run(self, **source: object) -> list[int]:
         """Run until everything is read; return the number of records of each batch."""
+        return [one.records_read for one in self.events(**source) if isinstance(one, BatchWritten)]
+
+    def events(self, **source: object) -> list[Event]:
+        """Run until everything is read; return the events."""
         events: list[Event] = []
         with pipeline.build(self.config(**source), events.append) as built:
             built.loop.run()
-        return [one.records_read for one in events if isinstance(one, BatchWritten)]
+        return events
 
     def contents(self) -> dict[str, tuple[str, int, int]]:
         """Read the rows by key. A table gets its columns with its first rows."""
@@ -123,6 +128,17 @@ def test_first_run_reads_the_rows_and_the_next_run_only_the_changes() -> None:
     assert copy.run() == [4]  # the row that moved is deleted and inserted
     assert copy.contents() == contents(upstream) == {"a": ("south", 3, 3), "c": ("north", 3, 3)}
     assert copy.opened.schema == upstream._table.schema
+
+
+def test_lines_of_a_run_name_the_snapshot_or_the_commit_that_was_read() -> None:
+    upstream = create("merge_on_read", "data_before")
+    first = upstream.upsert(rows(("a", "north", 1, 1)))
+    copy = Copy(upstream.location)
+    lines = [describe(event) for event in copy.events()]
+    assert f"{upstream.location} [snapshot as of {first}] -> " in lines[0]
+    assert lines[-1].endswith(f", next [after commit {first}]")
+    lines = [describe(event) for event in copy.events()]
+    assert f" resumes: {upstream.location} [after commit {first}] -> " in lines[0]
 
 
 @pytest.mark.parametrize("mode", ["op_key_only", "data_before_after"])

@@ -81,7 +81,14 @@ STEPS: Mapping[str, tuple[Mapping[str, object], str]] = {
         {"step": "sort", "by": "id"},
         "transform.0.step: 'sort': expected 'select', 'drop', 'rename'",
     ),
-    "no step": ({"columns": ["id"]}, "transform.0.step: missing"),
+    "misspelt step": (
+        {"step": "renam", "columns": {"id": "key"}},
+        "transform.0.step: 'renam': did you mean rename? expected 'select', 'drop', 'rename'",
+    ),
+    "no step": (
+        {"columns": ["id"]},
+        "transform.0.step: missing; accepted: select, drop, rename, cast, flatten, explode, filter",
+    ),
     "unknown setting": (
         {"step": "drop", "columns": ["id"], "colums": ["ts"]},
         "transform.0.colums: unknown setting; did you mean columns? accepted: step, columns",

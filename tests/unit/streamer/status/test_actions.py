@@ -175,17 +175,18 @@ def test_token_file_may_be_replaced_but_not_by_a_short_token(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "status"),
+    ("path", "answer"),
     [
-        ("/pipelines/other/pause", 404),
-        ("/pipelines/orders/delete", 404),
-        ("/pipelines/orders", 404),
-        ("/status.json", 404),
+        ("/pipelines/orders%20/pause", "no pipeline 'orders '; pipelines: orders\n"),
+        ("/pipelines/%0A/pause", "no pipeline '\\n'; pipelines: orders\n"),
+        ("/pipelines/orders/delete", "no action 'delete'; actions: pause, resume, stop\n"),
+        ("/pipelines/orders", "/pipelines/NAME/ACTION\n"),
+        ("/status.json", "/pipelines/NAME/ACTION\n"),
     ],
 )
-def test_unknown_paths_are_not_found(run: FilesRun, path: str, status: int) -> None:
+def test_unknown_paths_are_not_found(run: FilesRun, path: str, answer: str) -> None:
     with run.running():
-        assert post(run.port, path, TOKEN, b"x" * 5_000)[0] == status
+        assert post(run.port, path, TOKEN, b"x" * 5_000) == (404, answer)
 
 
 def test_page_may_be_off_while_actions_are_accepted(tmp_path: Path) -> None:

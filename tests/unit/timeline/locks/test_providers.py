@@ -109,7 +109,7 @@ def test_missing_library_is_named(
         if name in own or name.partition(".")[0] == library:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(InvalidConfig, match=rf"pip install 'lakemark\[{provider}\]'"):
+    with pytest.raises(InvalidConfig, match=rf"pip install '/path/to/lakemark\[{provider}\]'"):
         opened(tmp_path, provider, {"hosts": "zk:2181", "table": "locks"})
 
 

@@ -110,5 +110,7 @@ def test_missing_duckdb_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setitem(sys.modules, "duckdb", None)
     monkeypatch.delattr(sql._opened, "connection", raising=False)
-    with pytest.raises(InvalidConfig, match=r"needs DuckDB, .* pip install 'lakemark\[sql\]'"):
+    with pytest.raises(
+        InvalidConfig, match=r"needs DuckDB, .* pip install '/path/to/lakemark\[sql\]'"
+    ):
         Sql("select id from records").output_schema(SCHEMA)
