@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import chain
 
@@ -29,6 +30,7 @@ from lakemark.metadata.partition_shards import has_no_series, path_of_series, se
 from lakemark.metadata.shards import by_shard, shard_series, shards_of
 from lakemark.metadata.slice_rows import KEY, PAYLOAD
 from lakemark.model.file_slice import FileSlice
+from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 
 LOCATIONS = pa.schema(
     [
@@ -42,8 +44,9 @@ LOCATIONS = pa.schema(
 
 _RECORD_INDEX = PartitionKind.RECORD_INDEX
 _AS_UUID = 0
-#: The last millisecond of the year 9999.
-_LAST_MILLI = 253_402_300_799_999
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: A day before the end of the year 9999, so that it is in this year in every time zone.
+_LAST_MILLI = 253_402_214_399_999
 _NO_NUMBER = -1
 
 
@@ -53,11 +56,11 @@ class RecordIndex:
 
     Attributes:
         metadata: the metadata table that contains the index.
-        zone: the timeline's time zone, in which instant times are formatted.
+        clock: the clock of the table, in whose time zone instant times are formatted.
     """
 
     metadata: MetadataTable
-    zone: str = "UTC"
+    clock: TimelineClock = UTC_CLOCK
 
     @property
     def is_partitioned(self) -> bool:
@@ -161,7 +164,7 @@ class RecordIndex:
     def _locations(self, parts: Sequence[Part]) -> Iterator[pa.Table]:
         for rows in self.metadata.newest(parts, _RECORD_INDEX.payload):
             if rows.num_rows:
-                yield _locations(rows, self.zone)
+                yield _locations(rows, self.clock)
 
 
 def _are_begun(series: Iterable[FileSlice], is_valid: Callable[[str], bool]) -> bool:
@@ -172,7 +175,7 @@ def _are_begun(series: Iterable[FileSlice], is_valid: Callable[[str], bool]) -> 
     )
 
 
-def _locations(rows: pa.Table, zone: str) -> pa.Table:
+def _locations(rows: pa.Table, clock: TimelineClock) -> pa.Table:
     payload = rows.column(PAYLOAD).combine_chunks()
     partition_paths = pc.struct_field(payload, "partitionName")
     file_ids = _file_ids(payload)
@@ -183,7 +186,7 @@ def _locations(rows: pa.Table, zone: str) -> pa.Table:
         rows.column(KEY),
         partition_paths,
         file_ids,
-        _instants(pc.struct_field(payload, "instantTime"), zone),
+        _instants(pc.struct_field(payload, "instantTime"), clock),
         pc.struct_field(payload, "position"),
     ]
     return pa.Table.from_arrays(columns, schema=LOCATIONS)
@@ -223,14 +226,20 @@ def _uuids(high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> pa.String
     return pa.StringArray.from_buffers(len(high), buffers[1], buffers[2])
 
 
-def _instants(millis: pa.Array, zone: str) -> pa.Array:
-    """Format times as ``yyyyMMddHHmmssSSS``, without Arrow's point before the milliseconds."""
+def _instants(millis: pa.Array, clock: TimelineClock) -> pa.Array:
+    """Format times, in milliseconds since 1970, as instant times.
+
+    Arrow could format them, but its rules for summer time end in 2037.
+    """
     first, last = pc.min_max(millis).as_py().values()
     if first is not None and not 0 <= first <= last <= _LAST_MILLI:
         path, expected = _RECORD_INDEX.stored_name, f"milliseconds from 0 to {_LAST_MILLI}"
         raise CorruptData(path, None, expected, f"{first} to {last}")
     # A commit adds many keys, and formatting was a fourth of the time of a lookup.
     times = pc.dictionary_encode(millis)
-    moments = times.dictionary.cast(pa.timestamp("ms", zone))
-    texts = pc.replace_substring(pc.strftime(moments, format="%Y%m%d%H%M%S"), ".", "")
-    return texts.take(times.indices)
+    texts = [None if one is None else _instant(one, clock) for one in times.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(times.indices)
+
+
+def _instant(millis: int, clock: TimelineClock) -> str:
+    return clock.format(_EPOCH + timedelta(milliseconds=millis))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,7 +44,7 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
-from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.rollback import roll_back_named
 from tests.golden.golden_table import unpack
@@ -151,6 +152,19 @@ def test_any_location_is_read_as_it_was_written(file_id: str) -> None:
         assert row["instant_time"] == instant
     removed = encode_locations([], pa.array(["k"]), UTC_CLOCK)
     assert not [*RecordIndex(written_table(NAME, None, removed)).scan()]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Sydney"])
+@pytest.mark.parametrize("instant", ["20370701120000013", "20400701120000013", "20401226120000013"])
+def test_instants_of_far_summers_are_read_in_the_zone_of_the_timeline(
+    zone: str, instant: str
+) -> None:
+    """As in Java, the last rule of a zone for summer time has no end."""
+    clock = TimelineClock(ZoneInfo(zone))
+    added = KeysOfGroup(FileGroupId("north", "file"), instant, pa.array(["k"]))
+    table = written_table(NAME, None, encode_locations([added], NO_KEYS, clock))
+    (row,) = pa.concat_tables(RecordIndex(table, clock).scan()).to_pylist()
+    assert row["instant_time"] == instant
 
 
 def test_a_large_index_has_more_file_groups() -> None:

@@ -132,7 +132,7 @@ def test_first_run_reads_the_rows_and_the_next_run_only_the_changes() -> None:
 
 def test_lines_of_a_run_name_the_snapshot_or_the_commit_that_was_read() -> None:
     upstream = create("merge_on_read", "data_before")
-    first = upstream.upsert(rows(("a", "north", 1, 1)))
+    first = upstream.upsert(rows(("a", "north", 1, 1))).instant
     copy = Copy(upstream.location)
     lines = [describe(event) for event in copy.events()]
     assert f"{upstream.location} [snapshot as of {first}] -> " in lines[0]
