@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from lakemark.config.extras import install_command
 from lakemark.errors import HudiError, InvalidConfig
+from lakemark.extras import install_command
 from streamer.argument_parser import SuggestingParser
 from streamer.dead_letter_arguments import add_dead_letters
 from streamer.fast_start import prevent_pandas_import, resume_garbage_collection

@@ -8,8 +8,8 @@ from enum import StrEnum
 from importlib.util import find_spec
 
 from lakemark.catalogs.catalog import Catalog
-from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
+from lakemark.extras import install_command
 
 
 class CatalogKind(StrEnum):

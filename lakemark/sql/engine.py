@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Final
 
-from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
 from lakemark.execution.limits import usable_memory_bytes, usable_threads
+from lakemark.extras import install_command
 from lakemark.storage.scratch import scratch_folder
 
 #: A query reads no files, no extensions and no variables of Python, and cannot change this. Times

@@ -9,8 +9,8 @@ import argparse
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
+from lakemark.extras import install_command
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.open_table import OpenTable
 from lakemark.read.queries import Query

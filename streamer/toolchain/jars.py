@@ -24,8 +24,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import quoteattr
 
-from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig, Permanent, Retriable
+from lakemark.extras import install_command
 from streamer.toolchain.java import find_java
 
 KAFKA_VERSION = "4.1.0"

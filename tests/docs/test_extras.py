@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from lakemark.config.extras import install_command
+from lakemark.extras import install_command
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("lakemark", "streamer", "sinks", "transforms", "checkpoints")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
+from lakemark.extras import install_command
 from lakemark.sql.engine import connect
 from transforms.steps.row_query import RECORDS, ROW, RowQuery
 from transforms.steps.single_rows import compute_in_parts

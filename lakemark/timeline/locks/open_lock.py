@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 
-from lakemark.config.extras import install_command
 from lakemark.errors import InvalidConfig
+from lakemark.extras import install_command
 from lakemark.storage.storage import Storage
 from lakemark.timeline.locks.file_system_lock import FileSystemLock
 from lakemark.timeline.locks.in_process_lock import InProcessLock
