@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.files_position import FilesPosition
 from checkpoints.position import Position
+from checkpoints.snapshot_position import SnapshotPosition
 from checkpoints.table_position import TablePosition
 from lakemark.transaction.carried_metadata import CHECKPOINT_KEY, checkpoint_key
 from lakemark.transaction.streamer_progress import DamagedCheckpoint
@@ -49,6 +50,8 @@ def parse_text(text: str) -> Position:
     Raises:
         ValueError: the text is not a position, or it names no partition of its topic.
     """
+    if SnapshotPosition.has_form(text):
+        return SnapshotPosition.parse(text)
     if TablePosition.has_form(text):
         return TablePosition.parse(text)
     if FilesPosition.has_form(text):

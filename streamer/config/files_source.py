@@ -13,7 +13,7 @@ from streamer.config.any_source import AnySource
 from streamer.config.decode import DecodeConfig
 from streamer.config.errors import Problem
 from streamer.config.kafka_source import epoch_ms
-from streamer.config.section import Location
+from streamer.config.section import Location, Section
 from streamer.config.settings import Settings
 from streamer.config.table_source import TableSourceConfig
 
@@ -25,15 +25,8 @@ DECODED_AS = {"json": None, "csv": "csv", "parquet": "columns", "avro": "columns
 _NOT_LINES = ("csv", "columns", "avro", "protobuf", "json_schema")
 
 
-class FilesSourceConfig(AnySource):
-    """The files of a folder, and of all folders in it.
-
-    The first run reads all files, and later runs read the new ones. See
-    [Sources](sources.md#files).
-    """
-
-    kind: Literal["files"]
-    """The kind of source."""
+class FolderConfig(Section):
+    """A folder of files, and the size of a batch."""
 
     path: Location
     """The path or URL of the folder, in the forms of ``table.path``. Files and folders whose names
@@ -56,16 +49,27 @@ class FilesSourceConfig(AnySource):
     """Whether the first line of each CSV file names its columns. It must name the columns of
     ``decode.schema``, in the same order."""
 
-    modified_after: Annotated[int, BeforeValidator(epoch_ms)] | None = None
-    """The first run ignores files that were not modified after this time (ISO 8601 with a zone, or
-    milliseconds since 1970)."""
-
     max_bytes_per_batch: Annotated[int, Field(ge=1 << 10, le=512 << 20)] = 128 << 20
     """About how many bytes of records one commit may have in memory. A larger file is divided among
     several commits."""
 
     max_files_per_batch: Annotated[int, Field(ge=1, le=100_000)] = 1_000
     """The largest number of files that one commit may read."""
+
+
+class FilesSourceConfig(FolderConfig, AnySource):
+    """The files of a folder, and of all folders in it.
+
+    The first run reads all files, and later runs read the new ones. See
+    [Sources](sources.md#files).
+    """
+
+    kind: Literal["files"]
+    """The kind of source."""
+
+    modified_after: Annotated[int, BeforeValidator(epoch_ms)] | None = None
+    """The first run ignores files that were not modified after this time (ISO 8601 with a zone, or
+    milliseconds since 1970)."""
 
     poll_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
     """Seconds until the folder is listed again, if there is nothing to read."""

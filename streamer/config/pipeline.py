@@ -40,6 +40,7 @@ from streamer.config.run import (
 )
 from streamer.config.schema_registry import ACCESS_PATH
 from streamer.config.section import Section, is_location
+from streamer.config.snapshot import AnySnapshotConfig, in_snapshot, with_kind
 from streamer.config.table import TableConfig
 from streamer.config.table_source import TableSourceConfig, table_source_problems
 from streamer.config.transform import Steps, build_chain, unresolved_secrets
@@ -64,6 +65,7 @@ class PipelineConfig(Section):
     """The name of this pipeline in logs and metrics. Default: the name of the table."""
 
     source: AnySourceConfig
+    snapshot: AnySnapshotConfig | None = None
     decode: AnyDecodeConfig = JsonDecodeConfig()
 
     transform: Steps = ()
@@ -95,7 +97,13 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> PipelineConfig:
-        problems = [
+        problems = self._contradictions()
+        if problems := [*problems, *self._contradictions_of_snapshot(problems)]:
+            raise Contradiction(problems)
+        return self
+
+    def _contradictions(self) -> list[Problem]:
+        return [
             *find_transform_problems(self.source, self.decode, self.table, self.transform),
             *cross_checks.find_contradictions(
                 self.source,
@@ -125,14 +133,23 @@ class PipelineConfig(Section):
             *non_blocking_problems(self.concurrency, self.table, self.partition_lifetime),
             *catalog_problems(self.catalogs),
         ]
-        if problems:
-            raise Contradiction(problems)
-        return self
+
+    def _contradictions_of_snapshot(self, known: list[Problem]) -> list[Problem]:
+        """Return the problems of the records of the snapshot that others do not have, too."""
+        if self.snapshot is None:
+            return []
+        if not isinstance(self.source, KafkaSourceConfig):
+            text = f"is only for pipelines that read Kafka, but source.kind is {self.source.kind}"
+            return [Problem("snapshot", f"{text}; remove one of them")]
+        has_own_steps = self.snapshot.transform is not None
+        problems = [one for one in self.of_snapshot()._contradictions() if one not in known]
+        return [in_snapshot(one, has_own_steps=has_own_steps) for one in problems]
 
     def unresolved(self) -> list[Problem]:
         """Return a problem for each secret that this machine cannot find."""
         return [
             *self.source.unresolved(),
+            *(() if self.snapshot is None else self.snapshot.unresolved()),
             *settings.unresolved(self.table.storage, "table.storage"),
             *settings.unresolved(self.spark.conf, "spark.conf"),
             *self._unresolved_access(),
@@ -155,6 +172,19 @@ class PipelineConfig(Section):
             "reads Kafka"
         )
         raise InvalidConfig(message)
+
+    def of_snapshot(self) -> PipelineConfig:
+        """Return the pipeline that reads only the snapshot: the same with another source."""
+        snapshot = self.snapshot
+        assert snapshot is not None, "the pipeline has no snapshot"
+        steps = self.transform if snapshot.transform is None else snapshot.transform
+        sections = {
+            "source": snapshot.source(self.source.checkpoint_id),
+            "decode": snapshot.decode_with(self.decode),
+            "transform": steps,
+            "snapshot": None,
+        }
+        return self.model_copy(update=sections)
 
     def row_columns(self) -> pa.Schema | None:
         """Return the columns of the rows, without metadata of Kafka; None if they are inferred."""
@@ -183,10 +213,13 @@ class PipelineConfig(Section):
 def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
     """Return the tree with the defaults that depend on other settings."""
     source = _with_kind(given.get("source"))
-    decode = _with_format(given.get("decode", {}), source, bool(given.get("transform")))
+    decode = _with_format(given.get("decode", {}), source, has_steps=bool(given.get("transform")))
     filled = with_preset({**given, "decode": decode})
     if "source" in given:
         filled["source"] = source
+    if isinstance(snapshot := with_kind(given.get("snapshot")), Mapping):
+        decode_of_snapshot = _with_format(snapshot.get("decode", {}), snapshot, has_steps=True)
+        filled["snapshot"] = {**snapshot, "decode": decode_of_snapshot}
     table = filled.get("table")
     if not isinstance(table, Mapping) or not isinstance(table.get("path"), str):
         return filled
@@ -209,7 +242,7 @@ def _with_kind(source: object) -> object:
     return {"kind": "kafka", **source} if isinstance(source, Mapping) else source
 
 
-def _with_format(decode: object, source: object, has_steps: bool) -> object:
+def _with_format(decode: object, source: object, *, has_steps: bool) -> object:
     """Return the section with the default format: that of the table or the files, or JSON.
 
     Columns that are added to a table are added to the table that is written, too, unless there are

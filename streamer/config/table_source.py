@@ -17,7 +17,7 @@ from lakemark.timeline.zone import parse_zone
 from streamer.config import settings
 from streamer.config.any_source import AnySource
 from streamer.config.errors import Problem
-from streamer.config.section import Location
+from streamer.config.section import Location, Section
 from streamer.config.settings import Settings
 from streamer.config.table import TableConfig
 
@@ -31,7 +31,39 @@ def _as_text(given: object) -> object:
     return str(given) if is_time else given
 
 
-class TableSourceConfig(AnySource):
+class StoredTableConfig(Section):
+    """A table to read, and the size of a batch."""
+
+    path: Location
+    """The path or URL of the table that is read, in the forms of ``table.path``. Apache Hudi or
+    lakemark writes it."""
+
+    storage: Settings
+    """Options of the storage client, as in ``table.storage``."""
+
+    max_bytes_per_batch: Annotated[int, Field(ge=1 << 10, le=512 << 20)] = 128 << 20
+    """About how many bytes of rows one commit may have in memory. A larger commit, and the rows of
+    the first run, are divided among several commits."""
+
+    merger: Annotated[str, Field(min_length=1)] | None = None
+    """The merger of the table that is read, in the forms of ``table.merger``, if that table has
+    merge mode ``custom``."""
+
+    timeline_timezone: str | None = None
+    """The time zone of the timeline of the table that is read, as ``table.timeline_timezone``."""
+
+    @field_validator("timeline_timezone")
+    @classmethod
+    def _check_zone(cls, name: str | None) -> str | None:
+        try:
+            if name is not None:
+                parse_zone(name)
+        except InvalidConfig as error:
+            raise ValueError(str(error)) from None
+        return name
+
+
+class TableSourceConfig(StoredTableConfig, AnySource):
     """The commits of another table in the Apache Hudi format.
 
     The first run reads the rows of the table, and later runs read what its commits changed. See
@@ -40,13 +72,6 @@ class TableSourceConfig(AnySource):
 
     kind: Literal["table"]
     """The kind of source."""
-
-    path: Location
-    """The path or URL of the table that is read, in the forms of ``table.path``. Apache Hudi or
-    lakemark writes it."""
-
-    storage: Settings
-    """Options of the storage client, as in ``table.storage``."""
 
     query: Literal["incremental", "cdc"]
     """What is read of each commit. ``cdc``: each insert, update and delete, so that rows which the
@@ -62,19 +87,8 @@ class TableSourceConfig(AnySource):
     max_commits_per_batch: Annotated[int, Field(ge=1, le=100_000)] = 100
     """The largest number of commits whose changes one commit of this pipeline contains."""
 
-    max_bytes_per_batch: Annotated[int, Field(ge=1 << 10, le=512 << 20)] = 128 << 20
-    """About how many bytes of rows one commit may have in memory. A larger commit, and the rows of
-    the first run, are divided among several commits."""
-
     poll_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
     """Seconds until the table is read again for new commits, if there is nothing to read."""
-
-    merger: Annotated[str, Field(min_length=1)] | None = None
-    """The merger of the table that is read, in the forms of ``table.merger``, if that table has
-    merge mode ``custom``."""
-
-    timeline_timezone: str | None = None
-    """The time zone of the timeline of the table that is read, as ``table.timeline_timezone``."""
 
     @property
     def origin(self) -> str:
@@ -92,16 +106,6 @@ class TableSourceConfig(AnySource):
             message = f"expected {', '.join(_WORDS)} or a time: {error}"
             raise ValueError(message) from None
         return given
-
-    @field_validator("timeline_timezone")
-    @classmethod
-    def _check_zone(cls, name: str | None) -> str | None:
-        try:
-            if name is not None:
-                parse_zone(name)
-        except InvalidConfig as error:
-            raise ValueError(str(error)) from None
-        return name
 
     def location(self) -> StorageLocation:
         """Return the location of the table that is read, with the secrets of the store.
