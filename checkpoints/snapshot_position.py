@@ -49,8 +49,13 @@ class SnapshotPosition(Position):
 
     @property
     def origin(self) -> str:
-        """The URL of the folder or the table."""
-        return self.read.origin
+        """The URL of the folder or the table, and the name of the topic."""
+        return f"{self.read.origin}, then topic {self.then.topic}"
+
+    @property
+    def offsets_by_partition(self) -> Mapping[int, int]:
+        """The next offset of each partition of the topic, which is not read yet."""
+        return self.then.offsets
 
     def __str__(self) -> str:
         values = {"source": _KIND, "read": json.loads(str(self.read)), "then": str(self.then)}

@@ -43,6 +43,7 @@ from streamer.events import (
     SchemaEvolved,
     ServiceCompleted,
     ServiceFailed,
+    SnapshotRead,
     TopicsFound,
     WarningLogged,
 )
@@ -274,6 +275,11 @@ def describe(event: Event) -> str:
             return f"failed: {event.error_type}: {event.error}"
         case RunStopping():
             return f"stopping after this {event.work}" if event.work else "stopping"
+        case SnapshotRead():
+            return (
+                f"snapshot {event.snapshot} is read: {counted(event.batches, 'batch')}, "
+                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s; the topic follows"
+            )
         case RunStopped():
             at = f", next [{event.position}]" if event.position else ""
             return (

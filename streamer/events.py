@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from lakemark.model.commit_metadata import WriteStat
 from sinks.reject_counts import RejectCount
@@ -499,6 +499,27 @@ class RunStopping:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotRead:
+    """The snapshot was read to its end. The run continues with the topic.
+
+    Attributes:
+        snapshot: the path or URL of the snapshot.
+        batches: the number of batches that this run has committed.
+        rows_written: the number of rows in all these batches.
+        seconds: the time from the start of the run to this event.
+    """
+
+    snapshot: str
+    batches: int
+    rows_written: int
+    seconds: float
+
+
+#: The reason of ``RunStopped`` if nothing was unread.
+CAUGHT_UP: Final = "caught up"
+
+
+@dataclass(frozen=True, slots=True)
 class RunStopped:
     """The run ended.
 
@@ -547,6 +568,7 @@ Event: TypeAlias = (
     | RunResumed
     | RunFailed
     | RunStopping
+    | SnapshotRead
     | RunStopped
 )
 

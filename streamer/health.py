@@ -25,6 +25,7 @@ from streamer.events import (
     RunResumed,
     RunStarted,
     RunStopped,
+    SnapshotRead,
     TopicsFound,
     WarningLogged,
 )
@@ -150,6 +151,8 @@ class Health:
                 self._doing = f"waiting for a clustering of another writer: {event.reason}"
             case CompactionCompleted() | CompactionResolved():
                 self._failing_compactions.pop(event.instant, None)
+            case SnapshotRead():
+                self._doing, self._is_streaming = "opening the topic", False
             case RunFailed():
                 self._ended = f"failed: {event.error_type}"
             case RunStopped():

@@ -31,6 +31,7 @@ from sinks.hudi.sink import HudiSink
 from streamer.backoff import pause_after
 from streamer.config.run import RunConfig
 from streamer.events import (
+    CAUGHT_UP,
     BatchPlanned,
     ClusteringAwaited,
     Listener,
@@ -147,6 +148,11 @@ class StreamLoop:
         self._totals: Counter[str] = Counter()
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether the run was asked to stop, also if this was after its end."""
+        return self._stopping.is_set()
+
+    @property
     def position(self) -> Position | None:
         """The committed position; None if the stream neither runs, waits for records nor pauses."""
         is_known = self._is_streaming or self.is_idle or self._is_resting
@@ -187,7 +193,7 @@ class StreamLoop:
             )  # if the next lines are interrupted, threads may still run
             self.has_unfinished_work = self._services.end(self._at_most_s(_CANCEL_S)) or unfinished
             self._source.flush_positions(self._at_most_s(ANSWER_WITHIN_S))
-        reason = "interrupted" if self._stopping.is_set() else "caught up"
+        reason = "interrupted" if self._stopping.is_set() else CAUGHT_UP
         position = dict(self._position.offsets_by_partition) if self._position else {}
         stopped = RunStopped(
             reason,

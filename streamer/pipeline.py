@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,8 +38,9 @@ from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.clustering import ClusteringRules, PendingPlans, TableClustering
 from streamer.config.files_source import FilesSourceConfig
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.snapshot import snapshot_warnings
 from streamer.config.table_source import TableSourceConfig
-from streamer.events import Listener
+from streamer.events import CAUGHT_UP, Event, Listener, RunStopped, SnapshotRead
 from streamer.executors import check_executors, is_local
 from streamer.jvm_exit import report_jvm_exit
 from streamer.loop import StreamLoop
@@ -48,10 +50,14 @@ from streamer.schedule import UNSHARED
 from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
 from streamer.shared_process import SharedProcess
+from streamer.snapshot import check_columns, find_state
 from streamer.source_defaults import with_source_defaults
 from streamer.sources.errors import SourceBeingWritten
 from streamer.sources.files.source import FilesSource
 from streamer.sources.kafka import KafkaSource
+from streamer.sources.snapshots.check import check_snapshot
+from streamer.sources.snapshots.source import SnapshotSource
+from streamer.sources.snapshots.topic import TopicAfterSnapshot
 from streamer.sources.source import Source
 from streamer.sources.tables.source import TableSource
 from streamer.table_setup import (
@@ -59,6 +65,8 @@ from streamer.table_setup import (
     first_ring_count,
 )
 from transforms.rejects import REJECTS_SCHEMA
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -85,11 +93,14 @@ def build(
     exchange: StreamExchange[Any] | None = None,
     process: SharedProcess | None = None,
     paused: threading.Event | None = None,
+    *,
+    is_snapshot_read: bool = False,
 ) -> Iterator[Pipeline]:
     """Open the source, the tables and Spark until the block ends.
 
     All checks are made here: before the stream starts, and before anything is written. Checks that
-    do not need Spark are made before Spark starts. Tables are created after all checks.
+    do not need Spark are made before Spark starts. Tables are created after all checks. The
+    pipeline does not read its snapshot, if it has one; see ``build_snapshot``.
 
     Args:
         config: the configuration of the pipeline.
@@ -97,6 +108,8 @@ def build(
         exchange: moves records to their buckets; None to choose an exchange for each batch.
         process: the process that the pipeline shares with others; None if it has its own.
         paused: set while the run should pause; None if it never should.
+        is_snapshot_read: whether the pipeline of ``build_snapshot`` has just read the snapshot to
+            its end.
 
     Raises:
         HudiError: a setting, the topic or the table is not suitable; see the subclasses.
@@ -104,39 +117,103 @@ def build(
     config = with_source_defaults(config)
     check_start(config)
     session = None if process is None else process.spark
-    with report_jvm_exit(), _open_source(config, listener, session) as (spark, source):
-        sink, writers = open_sink(config, source)
-        compactor = _async_compactor(config, spark, listener)
-        runner = _runner(spark)
-        expiry = _partition_expiry(config, writers[0], runner, listener)
-        services = TableServices(
-            writers,
-            _policies(config),
-            runner,
-            listener,
-            compactor,
-            expiry,
-            table_clusterings(config, writers, runner, listener),
-            catalog_syncs(config, writers[0].table, listener),
-        )
-        loop = StreamLoop(
-            config.name,
-            source,
-            sink,
-            exchange
-            or _exchange(spark, source, sink, 1 if process is None else process.num_batches),
-            services,
-            config.run,
-            listener,
-            UNSHARED if process is None else process.schedule_of(config),
-            paused,
-        )
-        yield Pipeline(loop, sink, source, [writer.table for writer in writers])
+    opened = _open_source(config, listener, session, is_snapshot_read=is_snapshot_read)
+    with report_jvm_exit(), opened as (spark, source):
+        yield _assemble(config, spark, source, listener, exchange, process, paused)
+
+
+@contextmanager
+def build_snapshot(
+    config: PipelineConfig,
+    listener: Listener,
+    exchange: StreamExchange[Any] | None = None,
+    paused: threading.Event | None = None,
+) -> Iterator[Pipeline]:
+    """Open a pipeline that reads the snapshot of ``config`` and ends; see ``build``.
+
+    What can be checked of the topic is checked, too, so that the run does not fail hours later.
+
+    Raises:
+        BadSnapshot: the snapshot is empty, or damaged.
+        HudiError: a setting, the topic or the table is not suitable; see the subclasses.
+    """
+    of_snapshot = config.of_snapshot()
+    check_start(config)
+    if find_state(config).position is None:
+        check_snapshot(of_snapshot)
+        for text in snapshot_warnings(config.kafka, config.table):
+            _LOG.warning(text)
+    check_start(of_snapshot)
+    with (
+        report_jvm_exit(),
+        open_source(config, listener) as (spark, topic),
+        open_rows_of_snapshot(of_snapshot) as rows,
+        SnapshotSource(rows, topic) as source,
+    ):
+        check_columns(config, prepare_sink(of_snapshot, source))
+        ends = _end_of_snapshot(of_snapshot, listener)
+        yield _assemble(of_snapshot, spark, source, ends, exchange, None, paused)
+
+
+def _end_of_snapshot(config: PipelineConfig, listener: Listener) -> Listener:
+    """Return a listener that receives ``SnapshotRead`` when the snapshot is read.
+
+    The run continues with the topic, so it has not stopped.
+    """
+
+    def listen(event: Event, /) -> None:
+        if isinstance(event, RunStopped) and event.reason == CAUGHT_UP:
+            event = SnapshotRead(
+                config.source.origin, event.batches, event.rows_written, event.seconds
+            )
+        listener(event)
+
+    return listen
+
+
+def _assemble(
+    config: PipelineConfig,
+    spark: SparkSession | None,
+    source: Source,
+    listener: Listener,
+    exchange: StreamExchange[Any] | None,
+    process: SharedProcess | None,
+    paused: threading.Event | None,
+) -> Pipeline:
+    """Open the tables of a pipeline, and build its loop; see ``build``."""
+    sink, writers = open_sink(config, source)
+    runner = _runner(spark)
+    services = TableServices(
+        writers,
+        _policies(config),
+        runner,
+        listener,
+        _async_compactor(config, spark, listener),
+        _partition_expiry(config, writers[0], runner, listener),
+        table_clusterings(config, writers, runner, listener),
+        catalog_syncs(config, writers[0].table, listener),
+    )
+    loop = StreamLoop(
+        config.name,
+        source,
+        sink,
+        exchange or _exchange(spark, source, sink, 1 if process is None else process.num_batches),
+        services,
+        config.run,
+        listener,
+        UNSHARED if process is None else process.schedule_of(config),
+        paused,
+    )
+    return Pipeline(loop, sink, source, [writer.table for writer in writers])
 
 
 @contextmanager
 def _open_source(
-    config: PipelineConfig, listener: Listener, session: SparkSession | None
+    config: PipelineConfig,
+    listener: Listener,
+    session: SparkSession | None,
+    *,
+    is_snapshot_read: bool,
 ) -> Iterator[tuple[SparkSession | None, Source]]:
     """Open the source of any kind until the block ends; yield it, and Spark if it needs Spark."""
     without_spark = open_source_without_spark(config)
@@ -144,8 +221,35 @@ def _open_source(
         with without_spark as source:
             yield session, source
         return
+    if config.snapshot is not None:
+        spark = session or open_session(config)
+        keeps_keys = _keeps_keys(config)
+        with TopicAfterSnapshot(
+            spark,
+            config.kafka,
+            listener,
+            keeps_keys=keeps_keys,
+            is_snapshot_read=is_snapshot_read,
+        ) as topic:
+            yield spark, topic
+        return
     with open_source(config, listener, session) as opened:
         yield opened
+
+
+def open_rows_of_snapshot(config: PipelineConfig) -> Source:
+    """Open the files or the table of a snapshot.
+
+    Args:
+        config: the pipeline that reads the snapshot (``PipelineConfig.of_snapshot``).
+
+    Raises:
+        HudiError: a setting of the source is not suitable.
+    """
+    if isinstance(config.source, TableSourceConfig):
+        return TableSource(config.source, only_snapshot=True)
+    assert isinstance(config.source, FilesSourceConfig), config.source
+    return FilesSource(config.source, config.decode)
 
 
 def open_source_without_spark(config: PipelineConfig) -> Source | None:
@@ -176,9 +280,12 @@ def open_source(
         HudiError: Spark does not start, or a property of the source is not accepted.
     """
     spark = session or open_session(config)
-    keeps_keys = config.dead_letters.enabled or config.decode.needs_keys
-    with KafkaSource(spark, config.kafka, listener, keeps_keys=keeps_keys) as source:
+    with KafkaSource(spark, config.kafka, listener, keeps_keys=_keeps_keys(config)) as source:
         yield spark, source
+
+
+def _keeps_keys(config: PipelineConfig) -> bool:
+    return config.dead_letters.enabled or config.decode.needs_keys
 
 
 def open_session(config: PipelineConfig, *, is_shared: bool = False) -> SparkSession:

@@ -7,6 +7,7 @@ in folders of their own, which are deleted at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from lakemark.operations.open_table import OpenTable
@@ -29,12 +30,15 @@ from streamer.checks.topic import (
 from streamer.config.errors import ConfigError
 from streamer.config.kafka_source import KafkaSourceConfig, StartingTime
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.snapshot import snapshot_warnings
 from streamer.config.table_source import TableSourceConfig
-from streamer.continuation import find_own_progress
+from streamer.continuation import after_snapshot, find_own_progress
 from streamer.prepared_sink import prepare_sink
 from streamer.record_conversion import ColumnsUnknown
+from streamer.snapshot import find_state
 from streamer.sources import start_rules
 from streamer.sources.kafka_offsets import Starting, lag, next_start
+from streamer.sources.snapshots.check import check_snapshot
 from streamer.sources.tables.errors import SnapshotNotFinal
 from streamer.sources.tables.start import find_start
 from streamer.table_setup import table_spec
@@ -61,6 +65,7 @@ def doctor_checks(config: PipelineConfig, folders: TrialFolders) -> list[Check]:
     sizes, source = SampledSizes(), config.source
     if isinstance(source, KafkaSourceConfig):
         reading = [*machine_checks(config), *source_checks(source, sizes)]
+        reading += _snapshot_checks(config)
         resuming = [*_topic_checks(config, sizes)]
     elif isinstance(source, TableSourceConfig):
         reading, resuming = [upstream_check(source)], [_changes_check(config, source)]
@@ -125,6 +130,35 @@ def _topic_checks(config: PipelineConfig, sizes: SampledSizes) -> Iterator[Check
     yield memory_check(config, sizes, (reading_name(config.kafka),))
 
 
+def _snapshot_checks(config: PipelineConfig) -> list[Check]:
+    """Return the check of the snapshot, if there is one."""
+    if config.snapshot is None:
+        return []
+    return [Check(f"snapshot {config.snapshot.path}", lambda: _check_snapshot(config))]
+
+
+def _check_snapshot(config: PipelineConfig) -> Finding:
+    """Check what the next run would read of the snapshot.
+
+    Raises:
+        BadSnapshot: it is empty, or damaged.
+        HudiError: its store or its table, or the table of the pipeline, cannot be read.
+    """
+    state = find_state(config)
+    if not state.is_due:
+        return Finding("the table records that it was read; no run reads it again")
+    of_snapshot = config.of_snapshot()
+    size = check_snapshot(of_snapshot)
+    with suppress(ColumnsUnknown):
+        prepare_sink(of_snapshot, None)
+    if state.position is not None:
+        return Finding(f"{size}; read in part, and the next run continues")
+    return Finding(
+        f"{size}; the first run reads it before the topic",
+        tuple(snapshot_warnings(config.kafka, config.table)),
+    )
+
+
 def _changes_check(config: PipelineConfig, source: TableSourceConfig) -> Check:
     """Return the check that the source has the changes at which the next run starts."""
     needs = tables.rows_name(config), upstream_check(source).name
@@ -133,7 +167,7 @@ def _changes_check(config: PipelineConfig, source: TableSourceConfig) -> Check:
 
 def _check_changes(config: PipelineConfig, source: TableSourceConfig) -> Finding:
     table = tables.check_rows(config)
-    progress = None if table is None else find_own_progress(source, table)
+    progress = None if table is None else find_own_progress(config, table)
     checkpoint = None if progress is None else progress.checkpoint
     try:
         start = find_start(source, checkpoint)
@@ -202,7 +236,7 @@ def _check_offsets(config: PipelineConfig) -> Finding:
         LostOffsets: unread records were deleted, and the pipeline does not allow this.
     """
     source, table = config.kafka, tables.check_rows(config)
-    progress = None if table is None else find_own_progress(source, table)
+    progress = None if table is None else find_own_progress(config, table)
     checkpoint = None if progress is None else progress.checkpoint
     read_id = "" if progress is None else progress.topic_id
     with topic_client(source) as client:
@@ -213,13 +247,9 @@ def _check_offsets(config: PipelineConfig) -> Finding:
     else:
         is_recreated = start_rules.is_recreated(read_id, found_id)
         fallback = start_rules.fallback_of(source)
-        start = next_start(
-            start_rules.check_own_topic(source, checkpoint),
-            available,
-            fallback,
-            is_recreated=is_recreated,
-        )
-        facts = f"{checkpoint}; {sum(lag(start.checkpoint, available).values()):,} unread offsets"
+        position = start_rules.check_own_topic(source, after_snapshot(config, checkpoint))
+        start = next_start(position, available, fallback, is_recreated=is_recreated)
+        facts = f"{position}; {sum(lag(start.checkpoint, available).values()):,} unread offsets"
     start_rules.check_losses(source, start, read_id, found_id)
     return Finding(facts, tuple(map(str, start.lost)))
 

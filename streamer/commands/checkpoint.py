@@ -13,7 +13,9 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import plan_edit, write_checkpoint
 from checkpoints.lookup import find_progress, find_table_progress
 from checkpoints.plan import CheckpointPlan
+from checkpoints.position import Position
 from checkpoints.progress import Progress
+from checkpoints.snapshot_position import SnapshotPosition
 from lakemark.errors import InvalidConfig
 from lakemark.operations.open_table import OpenTable
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
@@ -150,9 +152,20 @@ def _facts(progress: Progress | None) -> Mapping[str, object]:
         if checkpoint
         else {},
         "checkpoint": str(checkpoint) if checkpoint else None,
+        **_facts_of_snapshot(checkpoint),
         "set by": progress.commit,
         "key": progress.key,
         "topic id": progress.topic_id or None,
+    }
+
+
+def _facts_of_snapshot(checkpoint: Position | None) -> Mapping[str, object]:
+    """Return that a snapshot is not read completely, and where the topic is read afterwards."""
+    if not isinstance(checkpoint, SnapshotPosition):
+        return {}
+    return {
+        "snapshot": f"{checkpoint.read.origin}, not read completely",
+        "then": str(checkpoint.then),
     }
 
 

@@ -58,7 +58,7 @@ def _check_table(config: PipelineConfig) -> str:
 def _continuation(config: PipelineConfig, table: OpenTable | None) -> str:
     if table is None:
         return f"there is no table at {config.table.path} yet; the first run creates it\n"
-    progress = find_own_progress(config.source, table)
+    progress = find_own_progress(config, table)
     checkpoint = None if progress is None else progress.checkpoint
     begins = (
         f"at {checkpoint}" if checkpoint else "at source.starting_offsets: it has no checkpoint"

@@ -1,6 +1,7 @@
 """``lakemark preview``: shows what a run would make of some records, and writes nothing.
 
-They are the newest records of a topic, or the next records of files or of a table.
+They are the newest records of a topic, or the next records of files or of a table. If a run would
+read a snapshot first, they are the next records of the snapshot.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.snapshot_position import SnapshotPosition
 from lakemark.errors import InvalidConfig
 from sinks.batch import KafkaBatch, RecordsBatch
 from sinks.hudi.collect import TooLarge, collect, collect_budget_bytes
@@ -30,6 +32,7 @@ from streamer.jvm_exit import report_jvm_exit
 from streamer.prepared_sink import PreparedSink, prepare_sink
 from streamer.preview import Preview, preview_records
 from streamer.row_output import first_rows, print_facts, print_grid, print_rows, screen_value
+from streamer.snapshot import find_state
 from streamer.source_defaults import with_source_defaults
 from streamer.sources.source import Source, StreamSettings
 from streamer.wording import counted
@@ -51,6 +54,10 @@ def execute(arguments: argparse.Namespace) -> int:
     config = with_source_defaults(config)
     check_start(config, tries_stores=False)
     source = pipeline.open_source_without_spark(config)
+    if find_state(config).is_due:
+        config = config.of_snapshot()
+        check_start(config, tries_stores=False)
+        source = pipeline.open_rows_of_snapshot(config)
     if source is None:
         prepared, preview, origin = _preview_topic(config, arguments.records)
     else:
@@ -77,8 +84,9 @@ def _preview_next(
     """Preview the next records of a source that this process reads itself."""
     prepared = prepare_sink(config, source)
     found = prepared.rows.found
-    progress = None if found is None else find_own_progress(config.source, found)
-    begun = source.start(None if progress is None else progress.checkpoint)
+    progress = None if found is None else find_own_progress(config, found)
+    position = None if progress is None else progress.checkpoint
+    begun = source.start(position.read if isinstance(position, SnapshotPosition) else position)
     once = StreamSettings(mode="once", trigger_interval_s=0.0, scratch=Path())
     batch = source.open_stream(begun, once, lambda end, gaps: ()).plan(None, 0)
     if batch is None:

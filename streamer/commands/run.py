@@ -16,13 +16,15 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
 from streamer.config.topics import has_several_topics
 from streamer.event_log import JsonLines, event_log
-from streamer.events import Event, Listener, RunFailed, WarningLogged
+from streamer.events import CAUGHT_UP, Event, Listener, RunFailed, RunStopped, WarningLogged
 from streamer.job.files import find_files
 from streamer.job.job import open_job
 from streamer.job.output import job_output, print_summary
 from streamer.job.plan import JobPlan, plan_job
 from streamer.keepalive import emit_keepalives
-from streamer.metrics.server import monitor_run
+from streamer.loop import StreamLoop
+from streamer.metrics.server import RunMonitor, monitor_run
+from streamer.snapshot import find_state
 from streamer.stopping import StopSignals, stop_on_signals
 
 _LOG = logging.getLogger(__name__)
@@ -81,15 +83,53 @@ def _run_one(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         log_clashes()
         if arguments.parallel_batches is not None:
             _LOG.warning("--parallel-batches has no effect, because there is only one pipeline")
-        with (
-            pipeline.build(config, monitor.listener, paused=monitor.control.paused) as built,
-            monitor.watch(built),
-            _alive(built, monitor.listener, config),
-        ):
-            signals.watch(built.loop.stop)
-            monitor.control.bind_stop(built.loop.stop)
-            arguments.loop = built.loop
-            built.loop.run()
+        snapshot: StreamLoop | None = None
+        if find_state(config).is_due:
+            opened = pipeline.build_snapshot(
+                config, monitor.listener, paused=monitor.control.paused
+            )
+            snapshot, stopped = _run_loop(arguments, config, opened, monitor, signals)
+            if stopped.reason != CAUGHT_UP:
+                return
+        opened = pipeline.build(
+            config,
+            monitor.listener,
+            paused=monitor.control.paused,
+            is_snapshot_read=snapshot is not None,
+        )
+        _run_loop(arguments, config, opened, monitor, signals, snapshot)
+
+
+def _run_loop(
+    arguments: argparse.Namespace,
+    config: PipelineConfig,
+    opened: AbstractContextManager[pipeline.Pipeline],
+    monitor: RunMonitor,
+    signals: StopSignals,
+    previous: StreamLoop | None = None,
+) -> tuple[StreamLoop, RunStopped]:
+    """Open a pipeline, and run its loop; return the loop, which has ended, and how it has.
+
+    Args:
+        arguments: the arguments of the command; they get the loop.
+        config: the configuration of the pipeline.
+        opened: opens the pipeline.
+        monitor: monitors the run.
+        signals: stop the run.
+        previous: the loop that has read the snapshot; it is asked to stop until this one exists.
+    """
+    with (
+        opened as built,
+        monitor.watch(built),
+        _alive(built, monitor.listener, config),
+    ):
+        signals.watch(built.loop.stop)
+        monitor.control.bind_stop(built.loop.stop)
+        arguments.loop = built.loop
+        if previous is not None and previous.is_stopping:
+            built.loop.stop()
+        stopped = built.loop.run()
+    return built.loop, stopped
 
 
 def _run_several(arguments: argparse.Namespace, plan: JobPlan) -> None:

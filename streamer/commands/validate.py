@@ -16,6 +16,7 @@ from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.render import render_yaml
 from streamer.config.secrets import build_redactor
+from streamer.config.snapshot import snapshot_warnings
 
 _CHECKED_WITH_SPARK = (
     "whether Spark starts with the settings of spark.conf",
@@ -36,6 +37,9 @@ def execute(arguments: argparse.Namespace) -> int:
     if problems:
         raise ConfigError(problems)
     checked = check_locally(config)
+    if config.snapshot is not None:
+        check_locally(config.of_snapshot())
+        checked.append("the records of the snapshot, with the same settings")
     sys.stdout.write(render_yaml(config))
     sys.stderr.write(arguments.redacted("".join(_summary(config, checked))))
     return 0
@@ -56,6 +60,11 @@ def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
     if isinstance(config.source, KafkaSourceConfig):  # other sources need no Spark
         yield "not checked here; lakemark preview starts Spark and shows:\n"
         yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)
+    if config.snapshot is not None:
+        yield "a run reads first the snapshot, unless the table records that it was read:\n"
+        yield f"  {config.snapshot.path}\n"
+        for text in snapshot_warnings(config.kafka, config.table):
+            yield f"warning: {text}\n"
     problems = _problems_of_a_new_table(config)
     if problems:
         yield "warning: the run is refused unless the table exists:\n"

@@ -94,12 +94,33 @@ def _with_files_read(tree: Tree, location: str, overrides: Sequence[str]) -> Tre
     for override in overrides:
         apply_override(tree, override)
     folder = location.rpartition("/")[0]
-    _read_schema_files(tree, folder)
-    _locate_mergers(tree, folder)
-    _read_step_files(tree, folder)
+    _read_files(tree, folder)
+    if isinstance(snapshot := tree.get("snapshot"), dict):
+        tree["snapshot"] = _with_files_of_snapshot(snapshot, folder)
     source = tree.get("source")
     topic = source.get("topic") if isinstance(source, dict) else None
     return for_topic(tree, topic) if isinstance(topic, str) else tree
+
+
+def _read_files(tree: Tree, folder: str) -> None:
+    """Read, or locate, the files that the sections of a pipeline name."""
+    _read_schema_files(tree, folder)
+    _locate_mergers(tree, folder)
+    _read_step_files(tree, folder)
+
+
+def _with_files_of_snapshot(snapshot: Tree, folder: str) -> Tree:
+    """Do the same for the section ``snapshot``, which has sections of the same names."""
+    tree: Tree = {name: snapshot[name] for name in ("decode", "transform") if name in snapshot}
+    tree["source"] = snapshot
+    try:
+        _read_files(tree, folder)
+    except ConfigError as error:
+        problems = [Problem(f"snapshot.{one.path}", one.message) for one in error.problems]
+        raise ConfigError(problems) from None
+    located = tree.pop("source")
+    assert isinstance(located, dict), located
+    return {**located, **tree}
 
 
 def validated(tree: Mapping[str, object]) -> PipelineConfig:

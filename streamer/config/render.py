@@ -76,8 +76,8 @@ def _section(
     """
     fields = {n: f for n, f in model.model_fields.items() if n not in shown}
     kinds_first = sorted(fields.items(), key=lambda item: item[0] not in TAGS)
-    plain = {n: f for n, f in kinds_first if not _nested(f)}
-    nested = {n: _nested(f) for n, f in fields.items() if _nested(f)}
+    plain = {n: f for n, f in kinds_first if not _nested(f) or _is_repeated(path, n, f)}
+    nested = {n: _nested(f) for n, f in fields.items() if n not in plain}
     if plain:
         yield from (f"## `{path}`{title}\n", f"{_text(model.__doc__)}\n") if path else ()
         yield "| setting | default | meaning |\n|---|---|---|"
@@ -108,6 +108,12 @@ def _kind(section: type[BaseModel]) -> str:
 
 def _nested(field: FieldInfo) -> list[type[BaseModel]]:
     return sections_in(field.annotation)
+
+
+def _is_repeated(path: str, name: str, field: FieldInfo) -> bool:
+    """Return whether the kinds of a section are those of a section of the file, shown there."""
+    of_file = PipelineConfig.model_fields.get(name)
+    return bool(path) and of_file is not None and {*_nested(field)} <= {*_nested(of_file)}
 
 
 def _default(field: FieldInfo) -> str:

@@ -42,14 +42,15 @@ class SnapshotConfig(Section):
     storage: Settings
     """Options of the storage client, as in ``table.storage``."""
 
-    decode: AnySnapshotDecode
-    """How the records of the snapshot become columns. Default: ``columns`` for Parquet, Avro and
-    tables, ``csv`` for CSV, and ``json`` for JSON; with the columns of ``decode.schema``, if these
-    are declared."""
+    decode: AnySnapshotDecode = ColumnsDecodeConfig(format="columns")
+    """How the records of the snapshot become columns, as in the section ``decode``. The format is
+    ``columns`` for Parquet, Avro and tables, ``csv`` for CSV, and ``json`` by default for JSON.
+    Default: the columns of ``decode.schema``, if they are declared there."""
 
     transform: Steps | None = None
-    """The steps for the records of the snapshot. Default: the steps of ``transform``, so both kinds
-    of records need the same columns before the steps. ``[]`` means no steps."""
+    """The steps for the records of the snapshot, as in the section ``transform``; ``[]`` for no
+    steps. Default: the steps of ``transform``, so that both kinds of records need the same columns
+    before the steps."""
 
     @abstractmethod
     def source(self, checkpoint_id: str) -> FilesSourceConfig | TableSourceConfig:
@@ -84,8 +85,8 @@ class FilesSnapshotConfig(SnapshotConfig, FolderConfig):
     [Snapshot](sources.md#a-snapshot-and-then-the-topic).
     """
 
-    kind: Literal["files"]
-    """The kind of snapshot. Default: ``files``."""
+    kind: Literal["files"] = "files"
+    """The kind of snapshot."""
 
     on_bad_file: Literal["fail", "dead_letter"] = "fail"
     """What happens to a file that cannot be read as ``format`` says. ``fail`` refuses the snapshot

@@ -116,16 +116,31 @@ def _add_file(plan: JobPlan, file: str, tree: Tree) -> list[Problem]:
         pipelines = [_checked(for_topic(tree, topic)) for topic in topics]
         return [problem for one in pipelines for problem in _add_pipeline(plan, file, one)]
     sample = _checked(for_topic(tree, _SAMPLE_TOPIC))
+    if problems := _needs_own_process(file, sample):
+        return problems
     plan.templates.append(TopicTemplate(file, sample, tree))
     return plan.shared.add_sections(file, sample)
 
 
 def _add_pipeline(plan: JobPlan, file: str, config: PipelineConfig) -> list[Problem]:
+    if problems := _needs_own_process(file, config):
+        return problems
+    plan.configs.append(config)
+    return plan.shared.add(file, config)
+
+
+def _needs_own_process(file: str, config: PipelineConfig) -> list[Problem]:
+    """Return why a pipeline cannot share a process with others, if it reads other than a topic."""
     if not isinstance(config.source, KafkaSourceConfig):
         text = f"{config.source.kind} needs a process of its own: lakemark run {file}"
         return [Problem(file, f"source.kind: {text}")]
-    plan.configs.append(config)
-    return plan.shared.add(file, config)
+    if config.snapshot is not None:
+        text = (
+            "needs a process of its own, and one topic; once the snapshot is read, the section may "
+            "be removed"
+        )
+        return [Problem(file, f"snapshot: {text}")]
+    return []
 
 
 def _addresses(bootstrap_servers: str) -> set[str]:

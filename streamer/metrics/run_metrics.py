@@ -42,6 +42,7 @@ from streamer.events import (
     SchemaEvolved,
     ServiceCompleted,
     ServiceFailed,
+    SnapshotRead,
     TopicsFound,
     WarningLogged,
 )
@@ -207,6 +208,9 @@ class RunMetrics:
             case RunStopped():
                 self._is_running.set(0)
                 self._is_paused.set(0)
+                self._batches.planned.set(0)
+                self._services.running.set(0)
+            case SnapshotRead():
                 self._batches.planned.set(0)
                 self._services.running.set(0)
             case WarningLogged():

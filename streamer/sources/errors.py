@@ -10,6 +10,7 @@ SourceError
 ├─ TopicNotFound       (Permanent)
 ├─ UnknownPartitions   (Permanent) ``source.starting_offsets`` names partitions that the topic lacks
 ├─ ForeignCheckpoint   (Permanent) the table's checkpoint belongs to another topic
+├─ SnapshotUnread      (Permanent) the snapshot must be read, or read completely, before the topic
 ├─ TopicReplaced       (Retriable) the topic was created again while a batch was read
 ├─ TopicRecreated      (Permanent) the topic was created again after the table read it
 ├─ LostOffsets         (Permanent) unread records were deleted
@@ -123,6 +124,25 @@ class ForeignCheckpoint(SourceError, Permanent):
         self.topic, self.checkpoint = topic, checkpoint
 
 
+class SnapshotUnread(SourceError, Permanent):
+    """A snapshot must be read, or read completely, before the topic."""
+
+    def __init__(self, topic: str, position: str | None) -> None:
+        if position is None:
+            text = (
+                "the table records no position, perhaps because it was reset. Start the run again, "
+                "so that it reads the snapshot first"
+            )
+        else:
+            text = (
+                f"the table has begun to read a snapshot, up to {position[:_SHOWN]}. Run the "
+                "pipeline with its section snapshot, which reads the rest; or set the offsets at "
+                "which to read the topic instead, with lakemark checkpoint set --run"
+            )
+        super().__init__(f"topic {topic} cannot be read yet: {text}")
+        self.topic, self.position = topic, position
+
+
 class TopicReplaced(SourceError, Retriable):
     """The topic was created again under the same name, or became shorter, while a batch was read.
 
@@ -133,6 +153,9 @@ class TopicReplaced(SourceError, Retriable):
         super().__init__(f"the topic was replaced since this run started: {reason}")
         self.reason = reason
 
+
+#: How many characters of a position a message shows.
+_SHOWN = 200
 
 _OR_BY_POLICY = (
     "let the next run start at source.starting_offsets with lakemark checkpoint reset --run, or "

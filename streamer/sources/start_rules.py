@@ -10,11 +10,13 @@ from collections.abc import Mapping
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.position import Position
+from checkpoints.snapshot_position import SnapshotPosition
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.sources import kafka_offsets
 from streamer.sources.errors import (
     ForeignCheckpoint,
     LostOffsets,
+    SnapshotUnread,
     TopicRecreated,
     UnknownPartitions,
 )
@@ -44,8 +46,11 @@ def check_own_topic(source: KafkaSourceConfig, checkpoint: Position) -> KafkaChe
     """Return a checkpoint that belongs to the topic of the pipeline.
 
     Raises:
+        SnapshotUnread: a snapshot was not read completely.
         ForeignCheckpoint: it belongs to another topic, or to another kind of source.
     """
+    if isinstance(checkpoint, SnapshotPosition) and checkpoint.then.topic == source.topic:
+        raise SnapshotUnread(source.topic, str(checkpoint))
     if not isinstance(checkpoint, KafkaCheckpoint) or checkpoint.topic != source.topic:
         raise ForeignCheckpoint(source.topic, str(checkpoint))
     return checkpoint

@@ -30,6 +30,7 @@ from streamer.events import (
     RunStopped,
     ServiceCompleted,
     ServiceFailed,
+    SnapshotRead,
     WarningLogged,
 )
 
@@ -153,7 +154,7 @@ class RunHistory:
                 self._has_failed, self._planned = False, None
             case RunFailed():
                 self._has_failed, self._planned, self._compaction = True, None, None
-            case RunStopped():
+            case SnapshotRead() | RunStopped():
                 self._planned = self._compaction = None
             case _:
                 pass

@@ -43,6 +43,11 @@ class ParquetFormat:
             parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER_BYTES)
             yield from _read_groups(parquet, _columns_of(parquet.schema_arrow), at)
 
+    def check(self, file: BinaryIO) -> None:
+        """See ``FileFormat``. Only the footer is read."""
+        with _damage_reported():
+            _columns_of(pq.ParquetFile(file, pre_buffer=False).schema_arrow)
+
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat:
@@ -62,6 +67,10 @@ class AvroFormat:
                 if row > at:
                     records = _records_of(block, has_uuids)[max(at - begin, 0) :]
                     yield Piece(pa.array(records, columns), row)
+
+    def check(self, file: BinaryIO) -> None:
+        """See ``FileFormat``. The header and the first block are read."""
+        next(self.read(file, 0), None)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast
 
@@ -48,6 +49,17 @@ class FileFormat(Protocol):
         """
         ...
 
+    def check(self, file: BinaryIO) -> None:
+        """Check a file by a small part of it, such as its footer.
+
+        Args:
+            file: the file, at its beginning.
+
+        Raises:
+            UnreadableFile: the file is not in the format.
+        """
+        ...
+
 
 def read_pieces(
     storage: Storage, file_format: FileFormat, path: str, at: int
@@ -65,11 +77,30 @@ def read_pieces(
         NotFound: the file was deleted.
         StorageUnavailable: the store does not answer.
     """
+    with _open_stored(storage, path) as file:
+        yield from file_format.read(file, at)
+
+
+def check_file(storage: Storage, file_format: FileFormat, path: str) -> None:
+    """Check a file by a small part of it; see ``FileFormat.check``.
+
+    Raises:
+        UnreadableFile: the file is not in the format.
+        NotFound: the file was deleted.
+        StorageUnavailable: the store does not answer.
+    """
+    with _open_stored(storage, path) as file:
+        file_format.check(file)
+
+
+@contextmanager
+def _open_stored(storage: Storage, path: str) -> Iterator[BinaryIO]:
+    """Open a file, which is decompressed if its name ends in ``.gz``."""
     with storage.open(path) as opened:
         stored = StoredFile(opened)
-        file = cast(BinaryIO, gzip.GzipFile(fileobj=stored) if path.endswith(_GZIP) else stored)
+        file = gzip.GzipFile(fileobj=stored) if path.endswith(_GZIP) else stored
         try:
-            yield from file_format.read(file, at)
+            yield cast(BinaryIO, file)
         except Exception:
             # A decoder may report a failure of the store as if the bytes were damaged.
             if stored.failure is not None:

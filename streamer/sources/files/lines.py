@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import numpy as np
@@ -18,6 +18,9 @@ from streamer.sources.files.file_format import PIECE_BYTES, Piece, read_block
 
 #: A longer record is not read, because it would have to fit in memory. It is probably no text.
 MAX_RECORD_BYTES = 64 << 20
+
+#: How many bytes are read to check a file.
+_CHECKED_BYTES = 64 << 10
 
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -60,6 +63,10 @@ class LinesFormat:
             at, rest = at + stop, data[stop:]
         if rest:
             yield self._piece(rest + b"\n", np.array([len(rest)], np.int64), at)
+
+    def check(self, file: BinaryIO) -> None:
+        """See ``FileFormat``. About the first 64 KiB are read, with the header."""
+        next(replace(self, piece_bytes=_CHECKED_BYTES).read(file, 0), None)
 
     def _find_ends(self, data: bytes) -> Positions:
         """Return the positions of the line breaks that end records."""

@@ -14,11 +14,9 @@ from lakemark.storage import canonical_url, open_storage
 from lakemark.storage.storage import NotFound
 from streamer.config.decode import DecodeConfig
 from streamer.config.files_source import FilesSourceConfig
-from streamer.config.plain_values import CsvDecodeConfig
-from streamer.sources.files.column_files import AvroFormat, ParquetFormat
 from streamer.sources.files.errors import ForeignFolder, UnreadableFile
-from streamer.sources.files.file_format import PIECE_BYTES, FileFormat, read_pieces
-from streamer.sources.files.lines import LinesFormat
+from streamer.sources.files.file_format import read_pieces
+from streamer.sources.files.formats import file_format
 from streamer.sources.files.listing import list_files
 from streamer.sources.files.planner import FilesPlanner, FilesSettings, sample_values
 from streamer.sources.kafka_offsets import LostRange
@@ -130,16 +128,3 @@ class FilesSource(Source):
             skips_bad_files=config.on_bad_file == "dead_letter",
             reads_changes=config.on_changed_file == "read_again",
         )
-
-
-def file_format(config: FilesSourceConfig, decode: DecodeConfig) -> FileFormat:
-    """Return the format of the files of a source."""
-    if config.format == "parquet":
-        return ParquetFormat()
-    if config.format == "avro":
-        return AvroFormat()
-    piece_bytes = min(PIECE_BYTES, config.max_bytes_per_batch)
-    if isinstance(decode, CsvDecodeConfig):
-        names = tuple(decode.columns) if config.header else None
-        return LinesFormat(True, decode.delimiter, names, piece_bytes)
-    return LinesFormat(piece_bytes=piece_bytes)

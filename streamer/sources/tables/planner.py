@@ -130,6 +130,7 @@ class TablePlanner:
         position: how far the table has been read.
         check_read: see ``Source.open_stream``.
         reads_once: whether only the commits are read that exist when the stream starts.
+        reads_commits: whether commits are read after the rows of the first run.
     """
 
     def __init__(
@@ -140,9 +141,11 @@ class TablePlanner:
         check_read: CheckRead,
         *,
         reads_once: bool,
+        reads_commits: bool = True,
     ) -> None:
         self._upstream, self._limits, self._check_read = upstream, limits, check_read
         self._reads_once, self._has_listed = reads_once, False
+        self._reads_commits = reads_commits
         self._position = self._reached = position
         self._snapshot: Scan | None = None
         self._unread: deque[Instant] = deque()
@@ -247,6 +250,8 @@ class TablePlanner:
 
     def _list(self) -> bool:
         """Load the commits; return whether there are unread ones."""
+        if not self._reads_commits:
+            return False
         if self._has_listed:
             if self._reads_once:
                 return False

@@ -19,14 +19,15 @@ class TableSource(Source):
 
     Args:
         config: the table, and what is read of it.
+        only_snapshot: whether the rows of the first run are read, and no later commit.
     """
 
-    def __init__(self, config: TableSourceConfig) -> None:
-        self._config = config
+    def __init__(self, config: TableSourceConfig, *, only_snapshot: bool = False) -> None:
+        self._config, self._only_snapshot = config, only_snapshot
 
     def start(self, checkpoint: Position | None, topic_id: str = "") -> TableStart:
         """See ``Source``, and ``find_start``."""
-        return find_start(self._config, checkpoint)
+        return find_start(self._config, checkpoint, only_snapshot=self._only_snapshot)
 
     def open_stream(
         self, begun: SourceStart, settings: StreamSettings, check_read: CheckRead
@@ -39,7 +40,12 @@ class TableSource(Source):
         )
         is_once = settings.mode == "once"
         planner = TablePlanner(
-            Upstream(self._config), limits, position, check_read, reads_once=is_once
+            Upstream(self._config),
+            limits,
+            position,
+            check_read,
+            reads_once=is_once,
+            reads_commits=not self._only_snapshot,
         )
         return PolledStream(planner.next, planner.close, settings, self._config.poll_interval_s)
 

@@ -37,12 +37,15 @@ class TableStart:
     topic_id: str = field(default="", init=False)
 
 
-def find_start(config: TableSourceConfig, checkpoint: Position | None) -> TableStart:
+def find_start(
+    config: TableSourceConfig, checkpoint: Position | None, *, only_snapshot: bool = False
+) -> TableStart:
     """Return the start of a run. The first run starts at ``source.start_at``.
 
     Args:
         config: the settings of the source.
         checkpoint: the position that the table that is written records; None if it records none.
+        only_snapshot: whether no later commit is read, so that none need exist.
 
     Raises:
         ForeignTable: the position belongs to another table, or to another kind of source.
@@ -56,7 +59,7 @@ def find_start(config: TableSourceConfig, checkpoint: Position | None) -> TableS
         position = _first_position(config.start_at, upstream)
     else:
         position = _own_position(checkpoint, upstream)
-    unread = len(upstream.commits_after(position))
+    unread = 0 if only_snapshot else len(upstream.commits_after(position))
     # A later start would find a later newest commit.
     return TableStart(position, unread, checkpoint is None and config.start_at == NEWEST)
 
