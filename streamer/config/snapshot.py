@@ -10,7 +10,6 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from lakemark.config.table_properties import MergeMode
-from lakemark.errors import InvalidConfig
 from streamer.config import settings
 from streamer.config.columns import ColumnsDecodeConfig
 from streamer.config.decode import DecodeConfig, JsonDecodeConfig
@@ -23,7 +22,6 @@ from streamer.config.settings import Settings
 from streamer.config.table import TableConfig
 from streamer.config.table_source import StoredTableConfig, TableSourceConfig
 from streamer.config.transform import Steps, unresolved_secrets
-from transforms.schema_text import print_schema
 
 #: How the records of a snapshot can be decoded.
 AnySnapshotDecode: TypeAlias = Annotated[
@@ -33,6 +31,10 @@ AnySnapshotDecode: TypeAlias = Annotated[
 #: The name of each section of the pipeline that reads the snapshot (``PipelineConfig.of_snapshot``)
 #: in the pipeline file.
 _SECTIONS = {"source": "snapshot", "decode": "snapshot.decode"}
+
+#: Settings that name columns which only the records of the topic may have.
+_COLUMNS = ("table.ordering", "table.partition_by")
+
 _SETTING = re.compile(r"\b(source|decode)\.(?=[a-z])")
 
 
@@ -67,14 +69,13 @@ class SnapshotConfig(Section):
             yield Problem(f"snapshot.{one.path}", one.message)
 
     def decode_with(self, topic: DecodeConfig) -> AnySnapshotDecode:
-        """Return ``decode`` with the columns that are declared for the topic, if it has none."""
+        """Return ``decode`` with the columns that are declared for the topic, if it has none.
+
+        Columns that only events have are not among them.
+        """
         if self.decode.columns != "infer":
             return self.decode
-        try:
-            columns = _columns_of(topic, in_order=isinstance(self.decode, CsvDecodeConfig))
-        except InvalidConfig:  # another check reports the wrong declaration
-            columns = None
-        return self.decode.model_copy(update={"columns": columns}) if columns else self.decode
+        return self.decode.model_copy(update={"columns": topic.columns})
 
 
 class FilesSnapshotConfig(SnapshotConfig, FolderConfig):
@@ -148,7 +149,9 @@ def in_snapshot(problem: Problem, *, has_own_steps: bool) -> Problem:
         return Problem(f"{_SECTIONS[section]}{dot}{rest}", message)
     if section == "transform" and has_own_steps:
         return Problem(f"snapshot.{problem.path}", message)
-    return Problem(problem.path, f"for the rows of snapshot: {message}")
+    is_missing = problem.path in _COLUMNS and "is not a column" in problem.message
+    remedy = "; a step of snapshot.transform can add it" if is_missing else ""
+    return Problem(problem.path, f"for the rows of snapshot: {message}{remedy}")
 
 
 def with_kind(given: object) -> object:
@@ -181,16 +184,3 @@ def snapshot_warnings(source: KafkaSourceConfig, table: TableConfig) -> list[str
         "row until the newer records of the topic are read. Set table.ordering to the columns that "
         "order the versions of a row"
     ]
-
-
-def _columns_of(topic: DecodeConfig, *, in_order: bool) -> Mapping[str, str] | None:
-    """Return the columns that are declared for a topic; None if there are none.
-
-    Args:
-        topic: how the records of the topic are decoded.
-        in_order: whether the columns are found by their order, so that none may be added.
-    """
-    if in_order:
-        return topic.columns if isinstance(topic.columns, Mapping) else None
-    declared = topic.declared()
-    return None if declared is None else print_schema(declared)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +42,8 @@ from streamer.sources.errors import LostOffsets, SnapshotUnread
 from streamer.sources.files.errors import BadFile
 from streamer.sources.snapshots.errors import BadSnapshot
 from tests.fixtures.kafka import Kafka, Message
+from tests.short_lived import short_lived
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -246,14 +251,14 @@ def test_a_run_that_dies_at_each_commit_writes_each_file_and_offset_once(
     # The start, three files, the end of the snapshot, and at least two batches of the topic.
     assert 6 <= deaths <= len(export.commits())
     assert export.rows() == newest(*EXPORT, SENT)
-    _assert_chain(export)
+    _assert_chain(export, sum(map(len, EXPORT)))
 
 
-def _assert_chain(export: Export) -> None:
+def _assert_chain(export: Export, exported: int) -> None:
     """Check that each commit begins where the previous one ended, and each record is read once."""
     commits = export.commits()
     records = [json.loads(one[keys.AUDIT])["records"] for one in commits]
-    assert sum(records) == sum(map(len, EXPORT)) + len(SENT)
+    assert sum(records) == exported + len(SENT)
     starts = [parse_text(one[keys.SOURCE_START]) for one in commits]
     switches = 0
     for commit, start in zip(commits, starts[1:], strict=False):
@@ -325,6 +330,30 @@ def test_rows_of_the_export_pass_the_same_steps_rules_and_dead_letters(
     assert sorted(one.rpartition("/")[2] for one in letters.column("topic").to_pylist()) == sorted(
         ["0.csv", "0.csv", export.topic]
     )
+
+
+def test_change_events_win_over_the_rows_of_an_export(export: Export, spark: SparkSession) -> None:
+    export.write()
+    export.snapshot = {
+        "path": str(export.folder / "export"),
+        "format": "parquet",
+        "transform": [{"step": "add", "columns": {"_position": "0"}}],
+    }
+    export.changes = {
+        "decode": {"format": "debezium", "database": "postgres"},
+        "table": {"ordering": "_position"},
+    }
+    row = {"id": "a", "ts": 20, "note": "event"}
+    events = [
+        {"op": "u", "before": None, "after": row, "source": {"lsn": 7}, "ts_ms": 1},
+        {"op": "d", "before": {"id": "b"}, "after": None, "source": {"lsn": 8}, "ts_ms": 1},
+    ]
+    sent = [(str(one["op"]).encode(), json.dumps(one).encode()) for one in events]
+    export.kafka.produce(export.topic, sent)
+    export.run(spark)
+    wanted = {**newest(*EXPORT), "a": (20, "event")}
+    del wanted["b"]
+    assert export.rows() == wanted
 
 
 def test_bad_snapshots_are_refused_before_anything_is_written(
@@ -399,7 +428,7 @@ def test_commands_describe_a_snapshot_that_is_read_in_part(
 
     assert "a run reads first the snapshot" in shown("validate", file)
     assert "KiB; the first run reads it before the topic" in shown("doctor", file)
-    assert f"8 of file://{export.folder}/export" not in shown("preview", file)
+    assert f"3 of file://{export.folder}/export" in shown("preview", file)
     with dying(monkeypatch, 2, after=True), pytest.raises(Killed):
         export.run(spark)
     capsys.readouterr()
@@ -425,3 +454,34 @@ def test_commands_describe_a_snapshot_that_is_read_in_part(
     events = export.run(spark)
     assert any(isinstance(one, SnapshotRead) for one in events), "a reset reads it again"
     assert export.rows() == newest(*EXPORT, SENT)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_and_stopped_processes_continue_where_the_table_says(
+    export: Export, tmp_path: Path
+) -> None:
+    export.write([[(f"{n}", 10, "export"), (f"x{n}", 10, "export")] for n in range(12)])
+    export.send(SENT)
+    file, log = tmp_path / "pipeline.yaml", tmp_path / "events.jsonl"
+    file.write_text(export.text())
+    command = [sys.executable, "-m", "lakemark", "run", str(file), "--events", str(log)]
+
+    def count(kind: str) -> int:
+        return log.read_text().count(f'"{kind}"') if log.exists() else 0
+
+    ends = [("BatchPlanned", signal.SIGKILL), ("BatchWritten", signal.SIGTERM)]
+    ends += [("SnapshotRead", signal.SIGKILL)]
+    for kind, end in ends:
+        before = count(kind)
+        with subprocess.Popen(
+            [*command, "--continuous"], env=short_lived(), stdout=subprocess.DEVNULL
+        ) as process:
+            until(lambda k=kind, b=before: count(k) > b or process.poll() is not None, kind)  # type: ignore[misc]
+            process.send_signal(end)
+        assert process.returncode == (0 if end is signal.SIGTERM else -end)
+    subprocess.run([*command, "--once"], env=short_lived(), check=True, stdout=subprocess.DEVNULL)
+    assert count("SnapshotRead") == 1
+    found = newest([(f"{n}", 10, "export") for n in range(12)], SENT)
+    assert export.rows() == {**found, **{f"x{n}": (10, "export") for n in range(12)}}
+    _assert_chain(export, 24)

@@ -42,6 +42,10 @@ DESCRIBED: list[tuple[Event, str]] = [
     (events.RunPaused(), "paused"),
     (events.RunResumed(61.4), "resumed after 61 s"),
     (
+        events.SnapshotRead("s3://exports/orders", 3, 1_200, 61.4),
+        "snapshot s3://exports/orders is read: 3 batches, 1,200 rows in 61.4 s; the topic follows",
+    ),
+    (
         events.RunStarted("p", "orders", "/lake/[x]", {0: 5, 1: 7}, True, "0:5, 1:7"),
         "p resumes: orders [0:5, 1:7] -> /lake/[x]",
     ),
