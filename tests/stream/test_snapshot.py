@@ -39,8 +39,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.events import CAUGHT_UP, BatchWritten, Event, RunStarted, RunStopped, SnapshotRead
 from streamer.snapshot import find_state
 from streamer.sources.errors import LostOffsets, SnapshotUnread
-from streamer.sources.files.errors import BadFile
-from streamer.sources.snapshots.errors import BadSnapshot
+from streamer.sources.snapshots.errors import BadSnapshot, ForeignSnapshot
 from tests.fixtures.kafka import Kafka, Message
 from tests.short_lived import short_lived
 from tests.waiting import until
@@ -389,7 +388,7 @@ def test_damage_that_is_found_late_stops_the_run_and_the_corrected_file_is_read(
     # The footer is intact, but the pages are not.
     damaged.write_bytes(b"PAR1" + b"\xff" * 60 + intact[64:])
     os.utime(damaged, (kept.st_atime, kept.st_mtime))
-    with pytest.raises(BadFile, match=r"1\.parquet cannot be read"):
+    with pytest.raises(BadSnapshot, match=r"1\.parquet: the file cannot be read after 0 records"):
         export.run(spark)
     damaged.write_bytes(intact)
     export.run(spark)
@@ -407,6 +406,11 @@ def test_a_topic_that_lost_records_meanwhile_is_noticed_before_the_rest_is_read(
     with pytest.raises(LostOffsets, match="partition 0 lost offsets 0 to 2"):
         export.run(spark)
     export.changes["source"] = {"on_offset_out_of_range": "earliest"}
+    export.snapshot = {"path": str(export.folder / "other"), "format": "parquet"}
+    (export.folder / "other").mkdir()
+    with pytest.raises(ForeignSnapshot, match="name the snapshot that was begun"):
+        export.run(spark)
+    export.snapshot = {}
     export.run(spark)
     assert export.rows() == newest(*EXPORT, SENT[3:])
 

@@ -16,7 +16,7 @@ from sinks.audit import OffsetGap
 from sinks.batch import Batch
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_offsets import LostRange
-from streamer.sources.snapshots.errors import ForeignSnapshot
+from streamer.sources.snapshots.errors import ForeignSnapshot, errors_of_snapshot
 from streamer.sources.source import (
     CheckRead,
     RunningStream,
@@ -66,13 +66,15 @@ class SnapshotSource(Source):
 
         Raises:
             ForeignSnapshot: the position belongs to another source.
+            SnapshotGone: the rest of the rows of a table can no longer be read.
             LostOffsets, TopicRecreated: the topic no longer has the records after its offsets, and
                 ``source.on_offset_out_of_range`` is ``fail``.
         """
         if checkpoint is not None and not isinstance(checkpoint, SnapshotPosition):
             raise ForeignSnapshot(str(checkpoint))
         then = self._topic.start(None if checkpoint is None else checkpoint.then, topic_id)
-        rows = self._rows.start(None if checkpoint is None else checkpoint.read)
+        with errors_of_snapshot():
+            rows = self._rows.start(None if checkpoint is None else checkpoint.read)
         return SnapshotStart(
             SnapshotPosition(read=_read(rows.checkpoint), then=then.checkpoint),
             rows,
@@ -127,8 +129,14 @@ class SnapshotStream:
         self._rows, self._begun = rows, begun
 
     def plan(self, given: Any, batch_id: int) -> Batch | None:
-        """See ``SourceStream``. Each batch ends at a position that contains the offsets."""
-        batch = self._rows.plan(given, batch_id)
+        """See ``SourceStream``. Each batch ends at a position that contains the offsets.
+
+        Raises:
+            BadSnapshot: a file is damaged, and ``snapshot.on_bad_file`` is ``fail``.
+            SnapshotGone: rows of a table can no longer be read.
+        """
+        with errors_of_snapshot():
+            batch = self._rows.plan(given, batch_id)
         if batch is None:
             return None
         start, end = self._position(batch.start), self._position(batch.end)
