@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, TypeAlias
 
@@ -38,7 +38,7 @@ _COLUMNS = ("table.ordering", "table.partition_by")
 _SETTING = re.compile(r"\b(source|decode)\.(?=[a-z])")
 
 
-class SnapshotConfig(Section):
+class SnapshotConfig(Section, ABC):
     """Settings of snapshots of all kinds."""
 
     storage: Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
@@ -181,9 +181,12 @@ def _id_in(line: bytes) -> str:
     return str(json.loads(line)["id"]) if line.startswith(b"{") else line.decode().split('"')[1]
 
 
-def test_a_stream_returns_each_record_once_in_order_wherever_it_starts(folder: Folder) -> None:
+@pytest.mark.parametrize("memory", [{}, {"late_files_s": 0.0, "remembered_files": 0}])
+def test_a_stream_returns_each_record_once_in_order_wherever_it_starts(
+    folder: Folder, memory: Mapping[str, object]
+) -> None:
     written = folder.add("a", 30) + folder.add("b/c", 1) + folder.add("b/d", 40)
-    source = folder.source(max_bytes_per_batch=1024, max_files_per_batch=2)
+    source = folder.source(max_bytes_per_batch=1024, max_files_per_batch=2, **memory)
     found = [*batches(source, None)]
     assert [one for batch in found for one in ids_of(batch)] == written
     assert len(found) > 1
@@ -194,7 +197,7 @@ def test_a_stream_returns_each_record_once_in_order_wherever_it_starts(folder: F
         # A later run finds the position in a commit, and another batch size may be configured.
         stored = commit_keys.parse_text(str(batch.end))
         assert stored == batch.end
-        rest = [*batches(folder.source(max_bytes_per_batch=4096), stored)]
+        rest = [*batches(folder.source(max_bytes_per_batch=4096, **memory), stored)]
         expected = [one for later in found[number + 1 :] for one in ids_of(later)]
         assert [one for later in rest for one in ids_of(later)] == expected
     assert not [*batches(source, found[-1].end)]

@@ -64,7 +64,11 @@ class GoneTopic:
 
 @contextmanager
 def build(
-    config: PipelineConfig, listener: Listener, *, paused: threading.Event
+    config: PipelineConfig,
+    listener: Listener,
+    *,
+    paused: threading.Event,
+    is_snapshot_read: bool,
 ) -> Iterator[pipeline.Pipeline]:
     """Build a pipeline on a table that has two slices to compact."""
     storage = open_storage(StorageLocation(sys.argv[1]))
