@@ -57,6 +57,11 @@ class SnapshotPosition(Position):
         """The next offset of each partition of the topic, which is not read yet."""
         return self.then.offsets
 
+    @property
+    def summary(self) -> str:
+        """How far the snapshot is read, and the next offset of each partition of the topic."""
+        return f"{self.read.summary}, then {self.then.summary}"
+
     def __str__(self) -> str:
         values = {"source": _KIND, "read": json.loads(str(self.read)), "then": str(self.then)}
         return _to_text(values)

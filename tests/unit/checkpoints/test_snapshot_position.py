@@ -47,7 +47,9 @@ def test_positions_of_other_sources_keep_their_kind() -> None:
     topic = KafkaCheckpoint("orders", {0: 1})
     positions: list[Position] = [folder, table, topic]
     assert [commit_keys.parse_text(str(one)) for one in positions] == positions
-    assert str(SnapshotPosition(read=folder, then=topic)) == (
+    position = SnapshotPosition(read=folder, then=topic)
+    assert position.summary == "from the first file, then 0:1"
+    assert str(position) == (
         '{"source":"snapshot","read":{"source":"files","folder":"s3://exports/orders"},'
         '"then":"orders,0:1"}'
     )
