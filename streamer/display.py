@@ -26,6 +26,9 @@ from streamer.events import (
     CompactionStarted,
     Event,
     GroupCommitFailed,
+    HookDropped,
+    HookFailed,
+    HookSent,
     Listener,
     MetricsServed,
     OffsetsLost,
@@ -97,8 +100,10 @@ class PlainLines:
         """Print the event.
 
         The ``RunFailed`` of the only pipeline is skipped, because the command prints its message.
+        ``HookSent`` is skipped, because it follows each batch.
         """
-        if isinstance(event, RunFailed) and not self._pipeline:
+        is_printed_elsewhere = isinstance(event, RunFailed) and not self._pipeline
+        if is_printed_elsewhere or isinstance(event, HookSent):
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         name = f"{self._pipeline}: " if self._pipeline else ""
@@ -128,7 +133,7 @@ class LiveDisplay:
             self._planned, self._planned_at = event, time.monotonic()
         elif isinstance(event, BatchWritten):
             self._add(event)
-        elif not isinstance(event, Alive | RunFailed):  # not shown here
+        elif not isinstance(event, Alive | HookSent | RunFailed):  # not shown here
             self._notes.append(self._redacted(describe(event)))
 
     def render(self) -> RenderableType:
@@ -259,6 +264,16 @@ def describe(event: Event) -> str:
             )
         case ServiceCompleted():
             return f"{event.service}{_of(event.table)}: {event.summary} in {event.seconds:.2f} s"
+        case HookSent():
+            about = f" about {event.instant}" if event.instant else ""
+            return f"hook {event.hook} sent {event.notice}{about}, {event.pending} wait"
+        case HookFailed():
+            return (
+                f"hook {event.hook} failed ({counted(event.failures, 'failure')}), retrying in "
+                f"{event.pause_s:g} s: {event.error}"
+            )
+        case HookDropped():
+            return f"hook {event.hook} dropped {counted(event.count, 'notice')}: {event.reason}"
         case Retrying():
             limit = f" of {event.max_attempts}" if event.max_attempts else ""
             attempts = f"attempt {event.attempt}{limit}"

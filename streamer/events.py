@@ -414,6 +414,61 @@ class ServiceCompleted:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSent:
+    """The receiver of a hook has accepted a notice.
+
+    Attributes:
+        hook: the name of the hook.
+        notice: the kind of notice, such as ``CommitCompleted``.
+        instant: the commit; "" for another notice.
+        pending: the number of notices that still wait.
+    """
+
+    hook: str
+    notice: str
+    instant: str
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class HookFailed:
+    """A hook could not deliver a notice. It tries again, and the batches continue.
+
+    Attributes:
+        hook: the name of the hook.
+        error: the message of the error.
+        failures: the number of consecutive failures, including this one.
+        pause_s: seconds until the next attempt.
+        error_type: the name of the error's class.
+        pending: the number of notices that wait, including this one.
+    """
+
+    hook: str
+    error: str
+    failures: int
+    pause_s: float
+    error_type: str
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class HookDropped:
+    """A hook has dropped notices, which it does not deliver any more.
+
+    Attributes:
+        hook: the name of the hook.
+        count: the number of notices.
+        instant: the last commit among them; "" if there is none.
+        reason: why they were dropped.
+    """
+
+    hook: str
+    count: int
+    instant: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Retrying:
     """A start or a batch failed for a transient reason, and the stream will start again.
 
@@ -492,7 +547,7 @@ class RunStopping:
     """The run was asked to stop. It stops after the work in progress.
 
     Attributes:
-        work: ``batch``, ``compaction`` or ``catalog sync``; "" if nothing is in progress.
+        work: ``batch``, ``compaction``, ``catalog sync`` or ``hook``; "" if nothing is in progress.
     """
 
     work: str
@@ -561,6 +616,9 @@ Event: TypeAlias = (
     | PartitionsExpired
     | ServiceFailed
     | ServiceCompleted
+    | HookSent
+    | HookFailed
+    | HookDropped
     | Retrying
     | ClusteringAwaited
     | ActionRequested
@@ -576,8 +634,8 @@ Event: TypeAlias = (
 class Listener(Protocol):
     """Receives each event, in order, on the thread that emits it.
 
-    Events of asynchronous compactions, keepalives, warnings and requested actions come from threads
-    that do not belong to the loop.
+    Events of asynchronous compactions, hooks, keepalives, warnings and requested actions come from
+    threads that do not belong to the loop.
     """
 
     def __call__(self, event: Event, /) -> None:

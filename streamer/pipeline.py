@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,6 +45,7 @@ from streamer.executors import check_executors, is_local
 from streamer.jvm_exit import report_jvm_exit
 from streamer.loop import StreamLoop
 from streamer.partition_expiry import PartitionExpiry
+from streamer.pipeline_hooks import PipelineHooks, pipeline_hooks
 from streamer.prepared_sink import PreparedSink, PreparedTable, prepare_sink
 from streamer.schedule import UNSHARED
 from streamer.services import ServicePolicies, TableServices
@@ -117,9 +118,10 @@ def build(
     config = with_source_defaults(config)
     check_start(config)
     session = None if process is None else process.spark
-    opened = _open_source(config, listener, session, is_snapshot_read=is_snapshot_read)
-    with report_jvm_exit(), opened as (spark, source):
-        yield _assemble(config, spark, source, listener, exchange, process, paused)
+    hooks = pipeline_hooks(config, listener)
+    opened = _open_source(config, hooks.listen, session, is_snapshot_read=is_snapshot_read)
+    with report_jvm_exit(), hooks.until_end(), opened as (spark, source):
+        yield _assemble(config, spark, source, hooks, hooks.listen, exchange, process, paused)
 
 
 @contextmanager
@@ -144,15 +146,17 @@ def build_snapshot(
         for text in snapshot_warnings(config.kafka, config.table):
             _LOG.warning(text)
     check_start(of_snapshot)
+    hooks = pipeline_hooks(of_snapshot, listener)
     with (
         report_jvm_exit(),
-        open_source(config, listener) as (spark, topic),
+        hooks.until_end(),
+        open_source(config, hooks.listen) as (spark, topic),
         open_rows_of_snapshot(of_snapshot) as rows,
         SnapshotSource(rows, topic) as source,
     ):
         check_columns(config, prepare_sink(of_snapshot, source))
-        ends = _end_of_snapshot(of_snapshot, listener)
-        yield _assemble(of_snapshot, spark, source, ends, exchange, None, paused)
+        ends = _end_of_snapshot(of_snapshot, hooks.listen)
+        yield _assemble(of_snapshot, spark, source, hooks, ends, exchange, None, paused)
 
 
 def _end_of_snapshot(config: PipelineConfig, listener: Listener) -> Listener:
@@ -175,13 +179,15 @@ def _assemble(
     config: PipelineConfig,
     spark: SparkSession | None,
     source: Source,
+    hooks: PipelineHooks,
     listener: Listener,
     exchange: StreamExchange[Any] | None,
     process: SharedProcess | None,
     paused: threading.Event | None,
 ) -> Pipeline:
     """Open the tables of a pipeline, and build its loop; see ``build``."""
-    sink, writers = open_sink(config, source)
+    sink, writers = open_sink(config, source, hooks.record)
+    hooks.begin(writers[0].table)
     runner = _runner(spark)
     services = TableServices(
         writers,
@@ -192,6 +198,7 @@ def _assemble(
         _partition_expiry(config, writers[0], runner, listener),
         table_clusterings(config, writers, runner, listener),
         catalog_syncs(config, writers[0].table, listener),
+        hooks,
     )
     loop = StreamLoop(
         config.name,
@@ -383,10 +390,17 @@ class OpenedTables:
     duplicates: Duplicates | None
 
 
-def open_sink(config: PipelineConfig, source: Source) -> tuple[HudiSink, list[TableWriter]]:
+def open_sink(
+    config: PipelineConfig, source: Source, notes: Callable[[], Mapping[str, str]] = dict
+) -> tuple[HudiSink, list[TableWriter]]:
     """Open the sink and the writers of its tables: that of the rows, then that of the dead letters.
 
     Nothing is changed before all checks are made.
+
+    Args:
+        config: the configuration of the pipeline.
+        source: the opened source.
+        notes: returns further metadata for each commit.
 
     Raises:
         HudiError: a setting, the topic or a table is not suitable.
@@ -402,6 +416,7 @@ def open_sink(config: PipelineConfig, source: Source) -> tuple[HudiSink, list[Ta
         config.source.checkpoint_id,
         opened.rule,
         opened.duplicates,
+        notes,
     )
     return sink, [rows, *([rejects] if rejects else [])]
 

@@ -35,6 +35,7 @@ from streamer.catalog_sync import CatalogSyncs
 from streamer.clustering import TableClustering
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
 from streamer.partition_expiry import PartitionExpiry
+from streamer.pipeline_hooks import PipelineHooks
 from streamer.service_guard import ServiceGuard
 from streamer.wording import counted
 
@@ -80,6 +81,7 @@ class TableServices:
         expiry: deletes expired partitions of one of the tables; None if partitions do not expire.
         clusterings: cluster the tables, and execute the clusterings of other writers.
         catalogs: register the table in catalogs; None if the pipeline has none.
+        hooks: announce the commits of the pipeline; None if it has none.
     """
 
     def __init__(
@@ -92,11 +94,12 @@ class TableServices:
         expiry: PartitionExpiry | None = None,
         clusterings: Sequence[TableClustering] = (),
         catalogs: CatalogSyncs | None = None,
+        hooks: PipelineHooks | None = None,
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
         self._compactor, self._expiry, self._clusterings = compactor, expiry, clusterings
-        self._catalogs = catalogs
+        self._catalogs, self._hooks = catalogs, hooks
         self._guards = {
             url: ServiceGuard("log_compaction", url, listener)
             for url in (writer.table.location.url for writer in writers)
@@ -110,11 +113,13 @@ class TableServices:
 
     @property
     def in_progress(self) -> str:
-        """``compaction`` or ``catalog sync`` if one is running that has not failed, else ""."""
+        """``compaction``, ``catalog sync`` or ``hook`` if one runs that has not failed, else ""."""
         if self._compactor is not None and self._compactor.is_progressing:
             return "compaction"
         if self._catalogs is not None and self._catalogs.is_progressing:
             return "catalog sync"
+        if self._hooks is not None and self._hooks.is_progressing:
+            return "hook"
         return ""
 
     def check(self) -> None:
@@ -142,6 +147,8 @@ class TableServices:
             refused: the requested time of the clustering that prevented the last batch; "" if none
                 did.
         """
+        if self._hooks is not None:
+            self._hooks.catch_up()
         self._sync_catalogs()
         for writer in tuple(self._writers):
             self._clear_dead(writer)

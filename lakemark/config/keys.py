@@ -111,6 +111,8 @@ TRANSFORM = "lakemark.transform"
 EXPECTATIONS = "lakemark.expectations"
 #: The source positions up to which each streamer of the table has read, as JSON.
 CHECKPOINTS = "lakemark.checkpoints"
+#: The last commit that each hook of the pipeline had announced, as JSON; absent without hooks.
+HOOKS = "lakemark.hooks"
 WRITER_ID = "lakemark.writer.id"
 #: A parameter of the strategy in the plan of a clustering, with the value ``true``: the process
 #: that made the plan also executes it. So if the process has died, lakemark executes the plan.

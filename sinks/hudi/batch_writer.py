@@ -71,6 +71,7 @@ class BatchWriter:
         reject_counter: limits the number of rejects.
         partition_change: the rule for rows whose key exists in another partition.
         duplicates: what an insert does with stored keys; None for upserts and deletes.
+        notes: returns further metadata for each commit.
     """
 
     def __init__(
@@ -83,11 +84,12 @@ class BatchWriter:
         reject_counter: RejectCounter,
         partition_change: PartitionChange,
         duplicates: Duplicates | None,
+        notes: Callable[[], Mapping[str, str]],
     ) -> None:
         self._rows, self._rejects = rows, rejects
         self._columns, self._progress = columns, progress
         self._reject_counter, self._partition_change = reject_counter, partition_change
-        self._duplicates = duplicates
+        self._duplicates, self._notes = duplicates, notes
 
     @property
     def _rules(self) -> tuple[Rule, ...]:
@@ -231,7 +233,7 @@ class BatchWriter:
         progress = self._progress.metadata(end, topic_id)
         operation = Operation.UPSERT if self._duplicates is None else Operation.INSERT
         check = self._progress.check
-        instant = self._rows.commit(stats, {**facts, **progress}, check, operation)
+        instant = self._rows.commit(stats, {**facts, **self._notes(), **progress}, check, operation)
         self._progress.advance(end)
         return instant
 

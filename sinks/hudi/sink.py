@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -70,6 +70,7 @@ class HudiSink:
             (``checkpoints.progress``).
         partition_change: the rule for rows whose key exists in another partition.
         duplicates: what an insert does with stored keys; None for upserts and deletes.
+        notes: returns further metadata for each commit; called before the commit is published.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class HudiSink:
         identity: str = DEFAULT_IDENTITY,
         partition_change: PartitionChange = PartitionChange.ALLOW,
         duplicates: Duplicates | None = None,
+        notes: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._rows, self._rejects = rows, rejects
         if partition_change.compares_partitions:
@@ -96,6 +98,7 @@ class HudiSink:
             reject_counter=self._reject_counter,
             partition_change=partition_change,
             duplicates=duplicates,
+            notes=notes,
         )
         self._is_first_batch = True
         self._last_files = 0

@@ -14,6 +14,7 @@ from lakemark.operations.open_table import OpenTable
 from lakemark.storage.trial_folders import TrialFolders
 from streamer.checks import tables
 from streamer.checks.check import Check, Finding, NotChecked
+from streamer.checks.hooks import hook_checks
 from streamer.checks.machine import machine_checks, memory_check
 from streamer.checks.registry import subject_checks
 from streamer.checks.sampled_sizes import SampledSizes
@@ -79,6 +80,7 @@ def doctor_checks(config: PipelineConfig, folders: TrialFolders) -> list[Check]:
         *_letters_checks(config, folders),
         *_checks_together(config),
         *resuming,
+        *hook_checks(config.hooks),
     ]
 
 

@@ -23,6 +23,7 @@ from streamer.config.errors import Contradiction, Problem
 from streamer.config.expect import Rules, build_rules, expect_problems
 from streamer.config.files_source import DECODED_AS, FilesSourceConfig, files_problems
 from streamer.config.formats import AnyDecodeConfig
+from streamer.config.hooks import Hooks, hook_problems, unresolved_hooks
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.metrics import MetricsConfig
 from streamer.config.non_blocking import non_blocking_problems
@@ -85,6 +86,7 @@ class PipelineConfig(Section):
     archival: ArchivalConfig = ArchivalConfig()
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
     catalogs: Catalogs = ()
+    hooks: Hooks = ()
     dead_letters: DeadLettersConfig = DeadLettersConfig()
     run: RunConfig = RunConfig()
     metrics: MetricsConfig = MetricsConfig()
@@ -132,6 +134,7 @@ class PipelineConfig(Section):
             *concurrency_problems(self.table.path, self.concurrency),
             *non_blocking_problems(self.concurrency, self.table, self.partition_lifetime),
             *catalog_problems(self.catalogs),
+            *hook_problems(self.hooks),
         ]
 
     def _contradictions_of_snapshot(self, known: list[Problem]) -> list[Problem]:
@@ -156,6 +159,7 @@ class PipelineConfig(Section):
             *unresolved_secrets(self.transform),
             *self.metrics.unresolved(),
             *unresolved_catalogs(self.catalogs),
+            *unresolved_hooks(self.hooks),
         ]
 
     @property

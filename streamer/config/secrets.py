@@ -11,6 +11,9 @@ from pydantic import BaseModel
 from streamer.config.masking import holds_secret, passwords_in, redact_values, sounds_secret
 from streamer.config.settings import Setting
 
+#: Shorter words in a secret are not replaced alone: they could occur in ordinary texts.
+_MIN_WORD_LENGTH = 8
+
 #: A value that a longer text, such as a JAAS setting, assigns to a word such as ``password``.
 _ASSIGNED = re.compile(
     r"((?:pass(?:word|wd)?|pwd|secret|token|key|signature)\w*[\"']?\s*[=:]\s*)"
@@ -36,6 +39,10 @@ def _secrets(config: BaseModel) -> Iterator[str]:
             LookupError, OSError, UnicodeDecodeError
         ):  # the run reports the missing secret
             value = setting.resolve()
+            if setting.is_secret:
+                yield from (
+                    word for word in (value, *value.split()) if len(word) >= _MIN_WORD_LENGTH
+                )
             if sounds_secret(name) or holds_secret(value):
                 yield value
                 yield from assigned_in(value)

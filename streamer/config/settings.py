@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -29,10 +29,12 @@ class Setting:
     Attributes:
         origin: what ``text`` is.
         text: the value, the name of an environment variable, or a path.
+        is_secret: whether the value is secret, whatever its name is.
     """
 
     origin: Literal["value", "env", "file"]
     text: str = field(repr=False)
+    is_secret: bool = False
 
     def resolve(self) -> str:
         """Read the value.
@@ -88,6 +90,10 @@ def _parse_all(given: object) -> Mapping[str, Setting]:
     return {_name(name): _parse(str(name), value) for name, value in given.items()}
 
 
+def _parse_secrets(given: object) -> Mapping[str, Setting]:
+    return {name: replace(one, is_secret=True) for name, one in _parse_all(given).items()}
+
+
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
         message = "the name of a setting must be text; quote it"
@@ -116,7 +122,7 @@ def _masked(settings: Mapping[str, Setting]) -> dict[str, str | dict[str, str]]:
 
 def _shown(name: str, setting: Setting) -> str | dict[str, str]:
     if setting.origin == "value":
-        is_secret = sounds_secret(name) or holds_secret(setting.text)
+        is_secret = setting.is_secret or sounds_secret(name) or holds_secret(setting.text)
         return MASK if is_secret else setting.text
     return {setting.origin: setting.text}
 
@@ -160,6 +166,15 @@ Secret = Annotated[
 Settings = Annotated[
     Mapping[str, Setting],
     PlainValidator(_parse_all),
+    PlainSerializer(_masked),
+    WithJsonSchema({"type": "object", "additionalProperties": _ONE_OF}),
+    Field(default_factory=dict),
+]
+
+#: Settings by name that are all secret. A dump masks every value.
+Secrets = Annotated[
+    Mapping[str, Setting],
+    PlainValidator(_parse_secrets),
     PlainSerializer(_masked),
     WithJsonSchema({"type": "object", "additionalProperties": _ONE_OF}),
     Field(default_factory=dict),

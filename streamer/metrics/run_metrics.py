@@ -26,6 +26,9 @@ from streamer.events import (
     CompactionStarted,
     Event,
     GroupCommitFailed,
+    HookDropped,
+    HookFailed,
+    HookSent,
     MetricsServed,
     OffsetsLost,
     PartitionsChanged,
@@ -116,6 +119,7 @@ class RunMetrics:
         self._tables = _Tables(factory)
         self._failures = _Failures(factory)
         self._services = _Services(factory, now)
+        self._hooks = _Hooks(factory, now)
         build = factory.gauge("build_info", "Always 1; the label is the running version", "version")
         build.labels(*factory.run, version("lakemark")).set(1)
         self._is_running = factory.one_gauge("running", "1 until the run ends, then 0")
@@ -189,6 +193,12 @@ class RunMetrics:
                 self._services.fail_between_batches(event.service)
             case ServiceCompleted():
                 self._services.add(event.service, event.seconds)
+            case HookSent():
+                self._hooks.send(event)
+            case HookFailed():
+                self._hooks.fail(event)
+            case HookDropped():
+                self._hooks.drop(event)
             case ClusteringAwaited():
                 self._is_running.set(1)
             case Retrying():
@@ -552,6 +562,34 @@ class _Services:
 
     def add(self, service: str, seconds: float) -> None:
         self._seconds.labels(*self._run, self._name(service)).observe(seconds)
+
+
+class _Hooks:
+    """Metrics of the hooks, whose names the configuration limits."""
+
+    def __init__(self, factory: MetricFactory, now: Callable[[], float]) -> None:
+        self._run, self._now = factory.run, now
+        self._sent = factory.counter("hook_sent", "Notices that receivers have accepted", "hook")
+        self._failed = factory.counter("hook_failures", "Failed attempts to send a notice", "hook")
+        self._dropped = factory.counter(
+            "hook_dropped", "Notices that were dropped and not delivered", "hook"
+        )
+        self._pending = factory.gauge("hook_pending", "Notices that wait", "hook")
+        self._succeeded = factory.gauge(
+            "hook_last_success_timestamp_seconds", "When a receiver last accepted a notice", "hook"
+        )
+
+    def send(self, event: HookSent) -> None:
+        self._sent.labels(*self._run, event.hook).inc()
+        self._pending.labels(*self._run, event.hook).set(event.pending)
+        self._succeeded.labels(*self._run, event.hook).set(self._now())
+
+    def fail(self, event: HookFailed) -> None:
+        self._failed.labels(*self._run, event.hook).inc()
+        self._pending.labels(*self._run, event.hook).set(event.pending)
+
+    def drop(self, event: HookDropped) -> None:
+        self._dropped.labels(*self._run, event.hook).inc(event.count)
 
 
 class _Failures:

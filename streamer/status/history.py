@@ -20,6 +20,9 @@ from streamer.events import (
     CompactionStarted,
     Event,
     GroupCommitFailed,
+    HookDropped,
+    HookFailed,
+    HookSent,
     MetricsServed,
     OffsetsLost,
     PartitionsExpired,
@@ -53,12 +56,21 @@ _NOT_NOTED = (
     BatchWritten,
     CompactionCompleted,
     CompactionStarted,
+    HookSent,
     MetricsServed,
     PartitionsExpired,
     RecordsRejected,
     ServiceCompleted,
 )
-_ERRORS = (RunFailed, Retrying, CompactionFailed, ServiceFailed, OffsetsLost)
+_ERRORS = (
+    RunFailed,
+    Retrying,
+    CompactionFailed,
+    ServiceFailed,
+    HookFailed,
+    HookDropped,
+    OffsetsLost,
+)
 _WARNINGS = (GroupCommitFailed, ClusteringAwaited, RulesViolated)
 
 

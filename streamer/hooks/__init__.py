@@ -1,0 +1,1 @@
+"""Hooks announce what a pipeline has done: to HTTP servers, topics, lineage and traces."""

@@ -1,0 +1,53 @@
+"""The settings of the hook ``kafka``. This module needs no library of Kafka."""
+
+from __future__ import annotations
+
+import re
+
+from lakemark.errors import InvalidConfig
+from streamer.hooks.messages import FORMATS
+from streamer.hooks.settings import HookSettings
+from streamer.sources.librdkafka_settings import NotTranslatable, client_settings
+
+_KIND = "kafka"
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+#: Properties of a Java producer with the same meaning in librdkafka, under these names.
+_OF_PRODUCER = {"compression.type": "compression.type", "max.request.size": "message.max.bytes"}
+_SECURITY = ("security.protocol", "sasl.", "ssl.")
+
+
+def check_kafka(settings: HookSettings) -> dict[str, str | int]:
+    """Check the settings of the hook ``kafka``; return how librdkafka connects.
+
+    Raises:
+        InvalidConfig: a setting is missing, unknown or wrong.
+    """
+    settings.check_names(_KIND, required=("bootstrap_servers", "topic"), optional=("format",))
+    settings.refuse(_KIND, "headers")
+    settings.one_of(_KIND, "format", tuple(FORMATS), "lakemark")
+    if not _TOPIC.fullmatch(settings.options["topic"]):
+        message = f"option topic of hook {_KIND}: expected the name of one topic"
+        raise InvalidConfig(message)
+    bootstrap, properties = settings.options["bootstrap_servers"], settings.properties
+    if "@" in bootstrap:
+        message = (
+            f"option bootstrap_servers of hook {_KIND} contains a user or a password; use "
+            "properties (sasl.jaas.config)"
+        )
+        raise InvalidConfig(message)
+    for name in properties:
+        if name not in _OF_PRODUCER and not name.startswith(_SECURITY):
+            supported = ", ".join(_OF_PRODUCER)
+            message = (
+                f"property {name} of hook {_KIND} is not supported; remove it (supported: "
+                f"{supported}, and the properties of security)"
+            )
+            raise InvalidConfig(message)
+    try:
+        connection = client_settings(bootstrap, properties)
+    except NotTranslatable as error:
+        message = f"properties of hook {_KIND}: librdkafka does not support {error}"
+        raise InvalidConfig(message) from None
+    chosen = {_OF_PRODUCER[name]: one for name, one in properties.items() if name in _OF_PRODUCER}
+    return {**connection, **chosen}

@@ -1,0 +1,279 @@
+"""Announces the commits and runs of a pipeline to its hooks.
+
+Each commit of a pipeline with hooks records which commit each hook has announced last
+(``lakemark.hooks``). So after a crash, the next start finds the commits that may not have been
+announced: it announces every batch of the pipeline after the recorded ones. The last commits of a
+run may so be announced twice, and no commit is missed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from uuid import uuid4
+
+from checkpoints.lookup import find_progress
+from lakemark.errors import Permanent, SnapshotChanged
+from lakemark.model.action import COMMITS
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable
+from lakemark.storage import canonical_url
+from streamer.config.hooks import HookConfig
+from streamer.config.kafka_source import KafkaSourceConfig
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.secrets import build_redactor
+from streamer.events import BatchWritten, Event, Listener, Retrying
+from streamer.hook_worker import MAX_PENDING, HookWorker
+from streamer.hooks.notices import (
+    Announced,
+    BatchFailed,
+    BatchMeasured,
+    CommitCompleted,
+    Notice,
+    Outcome,
+    PipelineFacts,
+    RunBegan,
+    RunEnded,
+    is_batch_of,
+)
+from streamer.hooks.open_hook import check_installed, open_hook
+
+_LOG = logging.getLogger(__name__)
+
+#: Seconds for which the end of a run waits for the hooks, all together.
+_END_WITHIN_S = 3.0
+
+#: How many of the newest commits are read to find what the pipeline has recorded, if its newest
+#: checkpoint was recorded by a command.
+_SEARCHED_COMMITS = 20
+
+
+class PipelineHooks:
+    """Passes what happens in one run to the hooks of its pipeline.
+
+    Args:
+        facts: the pipeline.
+        workers: deliver the notices, one for each hook.
+        next_listener: receives all events of the run.
+        redacted: removes secrets from a text.
+    """
+
+    def __init__(
+        self,
+        facts: PipelineFacts,
+        workers: Sequence[HookWorker],
+        next_listener: Listener,
+        redacted: Callable[[str], str],
+    ) -> None:
+        self._facts, self._workers = facts, tuple(workers)
+        self._next_listener, self._redacted = next_listener, redacted
+        self._run_id = uuid4()
+        self._table: OpenTable | None = None
+        self._has_begun, self._may_lack_commits = False, True
+
+    @property
+    def is_progressing(self) -> bool:
+        """Whether a notice waits for a hook whose last attempt did not fail."""
+        return any(one.is_progressing for one in self._workers)
+
+    def listen(self, event: Event, /) -> None:
+        """Pass an event on, and announce what it reports; a ``Listener``."""
+        self._next_listener(event)
+        if self._workers and self._table is not None:
+            try:
+                self._announce_event(event)
+            except Exception as error:  # the batch is committed, whatever happens here
+                self._may_lack_commits = True
+                _LOG.warning("a commit is announced to the hooks later: %s", error)
+
+    def begin(self, table: OpenTable) -> None:
+        """Announce that the run has opened its table."""
+        self._table = table
+        self._add(RunBegan(self._facts, self._run_id, _now()))
+
+    def catch_up(self) -> None:
+        """Announce the commits of the pipeline that were not announced.
+
+        These are commits of an earlier run that has crashed or could not reach a receiver, and
+        commits whose outcome was unknown to this run. The timeline must be loaded.
+
+        Raises:
+            Retriable: the table cannot be read.
+        """
+        if not self._workers or not self._may_lack_commits or self._table is None:
+            return
+        if not self._has_begun:
+            self._begin_after_recorded(self._table)
+            self._has_begun = True
+        for instant in self._commits_after(
+            self._table, min(one.announced for one in self._workers)
+        ):
+            metadata = self._read(instant)
+            if metadata is not None and is_batch_of(self._facts.identity, metadata):
+                self._add(self._commit_notice(instant, metadata))
+        self._may_lack_commits = False
+
+    def record(self) -> Mapping[str, str]:
+        """Return the extra metadata of the next commit: which commits were announced."""
+        if not self._workers:
+            return {}
+        by_hook = {one.name: one.announced for one in self._workers}
+        return Announced(self._facts.identity, by_hook).encode()
+
+    @contextmanager
+    def until_end(self) -> Iterator[None]:
+        """Announce the end of the run when the block ends, and end the threads."""
+        outcome, error_type, error, within_s = Outcome.COMPLETED, "", "", _END_WITHIN_S
+        try:
+            yield
+        except Exception as failure:
+            outcome, error_type, error = Outcome.FAILED, type(failure).__name__, str(failure)
+            raise
+        except BaseException:
+            outcome, within_s = Outcome.ABORTED, 0.0
+            raise
+        finally:
+            self._end(outcome, error_type, error, within_s)
+
+    def _end(self, outcome: Outcome, error_type: str, error: str, within_s: float) -> None:
+        if self._table is not None:
+            text = self._redacted(error)
+            self._add(RunEnded(self._facts, self._run_id, _now(), outcome, error_type, text))
+        ends_at = time.monotonic() + within_s
+        for one in self._workers:
+            one.end(max(0.0, ends_at - time.monotonic()))
+
+    def _announce_event(self, event: Event) -> None:
+        match event:
+            case BatchWritten(instant=str(requested_at)):
+                self._add(self._measured(event, requested_at))
+                self._announce_commit(requested_at)
+            case Retrying():
+                self._may_lack_commits = True  # the outcome of a commit may have been unknown
+                error = self._redacted(event.error)
+                kind, attempt = event.error_type, event.attempt
+                self._add(BatchFailed(self._facts, self._run_id, _now(), kind, error, attempt))
+
+    def _announce_commit(self, requested_at: str) -> None:
+        """Announce a commit of this run, whose content is still in memory."""
+        assert self._table is not None
+        instant = self._table.timeline.find(requested_at)
+        if instant is None or not instant.is_completed:
+            self._may_lack_commits = True
+            return
+        self._add(self._commit_notice(instant, self._table.store.read_commit(instant)))
+
+    def _measured(self, event: BatchWritten, instant: str) -> BatchMeasured:
+        counts = {
+            "records_read": event.records_read,
+            "rows_written": event.rows_written,
+            "rows_deleted": event.rows_deleted,
+            "records_rejected": event.rejects,
+            "bytes_written": event.bytes_written,
+        }
+        return BatchMeasured(
+            self._facts,
+            self._run_id,
+            _now(),
+            instant,
+            event.seconds,
+            dict(event.stage_s),
+            counts,
+        )
+
+    def _commit_notice(self, instant: Instant, metadata: CommitMetadata) -> CommitCompleted:
+        assert self._table is not None
+        completed_at = self._table.store.clock.parse(instant.completed_at or instant.requested_at)
+        return CommitCompleted(
+            facts=self._facts,
+            run_id=self._run_id,
+            instant=instant,
+            completed_at=completed_at,
+            metadata=metadata,
+        )
+
+    def _add(self, notice: Notice) -> None:
+        for one in self._workers:
+            one.add(notice)
+
+    def _begin_after_recorded(self, table: OpenTable) -> None:
+        """Let each hook begin after the commit that it has announced last.
+
+        A hook that the pipeline did not have before begins after the newest commit.
+        """
+        found = self._find_recorded(table)
+        newest = max((i.requested_at for i in table.timeline.completed(*COMMITS)), default="")
+        for one in self._workers:
+            one.begin_after(newest if found is None else found.by_hook.get(one.name, newest))
+
+    def _find_recorded(self, table: OpenTable) -> Announced | None:
+        """Return what the newest batch of the pipeline records; None if no commit is found."""
+        progress = find_progress(table, table.timeline, self._facts.identity)
+        named = None if progress is None else table.timeline.find(progress.commit)
+        newest = reversed(table.timeline.completed(*COMMITS)[-_SEARCHED_COMMITS:])
+        for instant in ([named] if named is not None and named.is_completed else []) + [*newest]:
+            metadata = self._read(instant)
+            found = None if metadata is None else Announced.in_commit(metadata)
+            if found is not None and found.identity == self._facts.identity:
+                return found
+        return None
+
+    def _commits_after(self, table: OpenTable, since: str) -> list[Instant]:
+        """Return the completed commits of all writers after a requested time, oldest first."""
+        timeline = table.timeline
+        listed = list(timeline.completed(*COMMITS))
+        if timeline.start is not None and timeline.is_archived(since):
+            archived = table.store.load_archived().instants(since)
+            listed += [i for i in archived if i.is_completed and i.action in COMMITS]
+        after = {i.requested_at: i for i in listed if i.requested_at > since}
+        return [after[time] for time in sorted(after)][-MAX_PENDING:]
+
+    def _read(self, instant: Instant) -> CommitMetadata | None:
+        """Return the content of a commit; None if it was rolled back, or cannot be read at all."""
+        assert self._table is not None
+        try:
+            return self._table.store.read_commit(instant)
+        except (SnapshotChanged, Permanent) as error:
+            _LOG.warning("commit %s is not announced: %s", instant.requested_at, error)
+            return None
+
+
+def pipeline_hooks(config: PipelineConfig, listener: Listener) -> PipelineHooks:
+    """Return what announces the commits of a pipeline.
+
+    Raises:
+        ConfigError: a value cannot be found.
+        InvalidConfig: a library of a hook is not installed.
+    """
+    for one in config.hooks:
+        check_installed(one.kind)
+    workers = [_worker(one, listener) for one in config.hooks]
+    return PipelineHooks(_facts(config), workers, listener, build_redactor(config))
+
+
+def _worker(config: HookConfig, listener: Listener) -> HookWorker:
+    opened = partial(open_hook, config.kind, config.resolved())
+    return HookWorker(config.shown_name, opened, listener, config.give_up_after_s)
+
+
+def _facts(config: PipelineConfig) -> PipelineFacts:
+    source = config.source
+    is_kafka = isinstance(source, KafkaSourceConfig)
+    return PipelineFacts(
+        pipeline=config.name,
+        identity=source.checkpoint_id,
+        source_kind=source.kind,
+        source=source.origin if is_kafka else canonical_url(source.path),
+        brokers=source.bootstrap_servers if isinstance(source, KafkaSourceConfig) else "",
+        table=config.table.name,
+        path=canonical_url(config.table.path),
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
