@@ -61,6 +61,7 @@ class HookWorker:
 
     Args:
         name: see above.
+        notices: the kinds of notices that the hook sends. Others are ignored.
         open_hook: opens the hook; called in the thread.
         listener: receives the events, in the thread of this object.
         give_up_after_s: seconds after which a notice that cannot be delivered is dropped.
@@ -70,13 +71,14 @@ class HookWorker:
     def __init__(
         self,
         name: str,
+        notices: tuple[type[Notice], ...],
         open_hook: Callable[[], Hook],
         listener: Listener,
         give_up_after_s: float,
         max_pending: int = MAX_PENDING,
     ) -> None:
         self.name, self.announced = name, ""
-        self._open_hook, self._listener = open_hook, listener
+        self._notices, self._open_hook, self._listener = notices, open_hook, listener
         self._give_up_after_s, self._max_pending = give_up_after_s, max_pending
         self._changed = threading.Condition()
         self._queue: deque[_Pending] = deque()
@@ -96,6 +98,8 @@ class HookWorker:
 
     def add(self, notice: Notice) -> None:
         """Append a notice, unless it is of a commit that was already added; return at once."""
+        if not isinstance(notice, self._notices):
+            return
         added = _Pending(notice, time.monotonic())
         with self._changed:
             if added.is_commit and added.instant <= self._newest:

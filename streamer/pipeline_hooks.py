@@ -41,7 +41,7 @@ from streamer.hooks.notices import (
     RunEnded,
     is_batch_of,
 )
-from streamer.hooks.open_hook import check_installed, open_hook
+from streamer.hooks.open_hook import check_installed, notices_of, open_hook
 
 _LOG = logging.getLogger(__name__)
 
@@ -258,7 +258,8 @@ def pipeline_hooks(config: PipelineConfig, listener: Listener) -> PipelineHooks:
 
 def _worker(config: HookConfig, listener: Listener) -> HookWorker:
     opened = partial(open_hook, config.kind, config.resolved())
-    return HookWorker(config.shown_name, opened, listener, config.give_up_after_s)
+    notices = notices_of(config.kind)
+    return HookWorker(config.shown_name, notices, opened, listener, config.give_up_after_s)
 
 
 def _facts(config: PipelineConfig) -> PipelineFacts:

@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.fixtures.schema_registry",
     "tests.fixtures.spark",
     "tests.fixtures.storage",
+    "tests.fixtures.webhook",
     "tests.fixtures.zookeeper",
     "tests.golden.shared_tables",
 ]

@@ -8,6 +8,14 @@ from importlib.util import find_spec
 
 from lakemark.errors import InvalidConfig
 from streamer.hooks.hook import Hook
+from streamer.hooks.notices import (
+    BatchFailed,
+    BatchMeasured,
+    CommitCompleted,
+    Notice,
+    RunBegan,
+    RunEnded,
+)
 from streamer.hooks.settings import HookSettings
 
 
@@ -45,6 +53,11 @@ def open_hook(kind: str, settings: HookSettings) -> Hook:
 
     settings.refuse(kind, "headers", "properties")
     return load_hook(kind, settings.options, tuple(HookKind))
+
+
+def notices_of(kind: str) -> tuple[type[Notice], ...]:
+    """Return the notices that a kind of hook sends; a hook of another package receives all."""
+    return _NOTICES.get(kind, _ALL)
 
 
 def check_installed(kind: str) -> None:
@@ -140,6 +153,15 @@ _BY_KIND: Mapping[str, Callable[[HookSettings], Hook]] = {
     HookKind.KAFKA: _open_kafka,
     HookKind.OPENLINEAGE: _open_openlineage,
     HookKind.OPENTELEMETRY: _open_opentelemetry,
+}
+
+_ALL: tuple[type[Notice], ...] = (RunBegan, CommitCompleted, BatchMeasured, BatchFailed, RunEnded)
+
+_NOTICES: Mapping[str, tuple[type[Notice], ...]] = {
+    HookKind.HTTP: (CommitCompleted,),
+    HookKind.KAFKA: (CommitCompleted,),
+    HookKind.OPENLINEAGE: (RunBegan, CommitCompleted, RunEnded),
+    HookKind.OPENTELEMETRY: (BatchMeasured, BatchFailed, RunEnded),
 }
 
 #: The extra of lakemark that installs the libraries of a hook, and these libraries.
