@@ -44,10 +44,12 @@ class _Pending:
     @property
     def instant(self) -> str:
         """The requested time of the commit; "" for another notice."""
-        return self.notice.instant.requested_at if self.is_commit else ""
+        notice = self.notice
+        return notice.instant.requested_at if isinstance(notice, CommitCompleted) else ""
 
     @property
     def is_commit(self) -> bool:
+        """Whether the next start announces the notice, if it is not delivered."""
         return isinstance(self.notice, CommitCompleted)
 
 

@@ -264,13 +264,16 @@ def _worker(config: HookConfig, listener: Listener) -> HookWorker:
 
 def _facts(config: PipelineConfig) -> PipelineFacts:
     source = config.source
-    is_kafka = isinstance(source, KafkaSourceConfig)
+    if isinstance(source, KafkaSourceConfig):
+        origin, brokers = source.topic, source.bootstrap_servers
+    else:
+        origin, brokers = canonical_url(source.path), ""
     return PipelineFacts(
         pipeline=config.name,
         identity=source.checkpoint_id,
         source_kind=source.kind,
-        source=source.origin if is_kafka else canonical_url(source.path),
-        brokers=source.bootstrap_servers if isinstance(source, KafkaSourceConfig) else "",
+        source=origin,
+        brokers=brokers,
         table=config.table.name,
         path=canonical_url(config.table.path),
     )

@@ -17,7 +17,7 @@ from streamer.hooks.settings import HookSettings
 
 
 class HookConfig(Section):
-    """Receivers that are told about each commit, one entry for each receiver.
+    """Receivers to which each commit is announced, one entry for each receiver.
 
     After each commit, a thread sends a message, and repeats it until the receiver has it. A
     receiver that does not answer delays no batch. See [Hooks](hooks.md).

@@ -91,9 +91,9 @@ class KafkaHook:
         producer.flush(_ANSWER_WITHIN_S + _SLACK_S)
         if not answers:  # the producer might still send the message, after a newer one
             self.close()
-        error = answers[0] if answers else None
-        if not answers or error is not None:
-            raise self._translate(error)
+        answer = answers[0] if answers else None
+        if not answers or answer is not None:
+            raise self._translate(answer)
 
     def _open(self) -> Producer:
         """Return the producer. The topic is checked first, because brokers may create topics."""

@@ -33,6 +33,7 @@ from openlineage.client.transport.transport import Transport
 
 from lakemark.config import keys
 from lakemark.schema.avro import to_arrow
+from sinks.audit import Audit
 from streamer.hooks.http_client import HttpClient
 from streamer.hooks.messages import utc_text
 from streamer.hooks.notices import (
@@ -56,7 +57,7 @@ _STATES = {
 
 
 @attr.define(kw_only=True)
-class CommitRunFacet(RunFacet):  # type: ignore[misc]  # the library has no types here
+class CommitRunFacet(RunFacet):
     """The facet ``lakemark_commit``: the commit that a ``RUNNING`` event announces."""
 
     instant: str
@@ -120,14 +121,18 @@ class OpenLineageHook:
             rowsDeleted=commit.rows_deleted,
             position=None if end is None else str(end),
         )
-        event = self._event(
-            commit, RunState.RUNNING, utc_text(commit.completed_at), {"lakemark_commit": facet}
+        return self._event(
+            commit,
+            RunState.RUNNING,
+            utc_text(commit.completed_at),
+            {"lakemark_commit": facet},
+            InputDataset(*_source_name(commit.facts), inputFacets=_input_facets(audit)),
+            OutputDataset(
+                *dataset_name(commit.facts.path),
+                facets=_table_facets(commit),
+                outputFacets=_output_facets(commit),
+            ),
         )
-        if audit is not None:
-            event.inputs[0].inputFacets = _input_facets(audit.records)
-        event.outputs[0].facets = _table_facets(commit)
-        event.outputs[0].outputFacets = _output_facets(commit)
-        return event
 
     def _event(
         self,
@@ -135,24 +140,25 @@ class OpenLineageHook:
         state: RunState,
         time: str,
         run_facets: Mapping[str, RunFacet],
+        source: InputDataset | None = None,
+        table: OutputDataset | None = None,
     ) -> RunEvent:
         facts = notice.facts
         kind = job_type_job.JobTypeJobFacet(
             processingType="STREAMING", integration="LAKEMARK", jobType="PIPELINE"
         )
-        namespace, name = dataset_name(facts.path)
         return RunEvent(
             eventTime=time,
             producer=_PRODUCER,
             eventType=state,
             run=Run(str(notice.run_id), dict(run_facets)),
             job=Job(self._namespace, facts.pipeline, {"jobType": kind}),
-            inputs=[InputDataset(*_source_name(facts))],
-            outputs=[OutputDataset(namespace, name)],
+            inputs=[source or InputDataset(*_source_name(facts))],
+            outputs=[table or OutputDataset(*dataset_name(facts.path))],
         )
 
 
-class _HttpTransport(Transport):  # type: ignore[misc]  # the library has no types here
+class _HttpTransport(Transport):
     """Posts events with the client of all hooks, whose errors contain no secrets."""
 
     kind = "lakemark"
@@ -191,8 +197,10 @@ def _error_facets(ended: RunEnded) -> dict[str, RunFacet]:
     return {"errorMessage": error_message_run.ErrorMessageRunFacet(message, "PYTHON")}
 
 
-def _input_facets(records: int) -> dict[str, InputDatasetFacet]:
-    facet = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=records)
+def _input_facets(audit: Audit | None) -> dict[str, InputDatasetFacet]:
+    if audit is None:
+        return {}
+    facet = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=audit.records)
     return {"inputStatistics": facet}
 
 

@@ -27,7 +27,7 @@ _SQL = NoEffect("it applies to Spark SQL")
 _STREAMING = NoEffect("it applies to the sink of Spark Structured Streaming")
 _INTERNAL = NoEffect("Apache Hudi itself sets it")
 _CALLBACK = NoCounterpart(
-    "poll lakemark table timeline, or the events of lakemark run --events", unless=("false", "")
+    "add a hook of the kind http or kafka, with format hudi (docs/hooks.md)", unless=("false", "")
 )
 _METRICS = NoEffect("it belongs to a reporter of metrics without counterpart")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import test_catalogs, test_lock, test_storage, test_transform
+from tests.contract import test_catalogs, test_hooks, test_lock, test_storage, test_transform
 from tests.fixtures import storage as storage_fixtures
 from tests.merging import modes
 from tests.protocol import two_processes
@@ -31,6 +31,7 @@ LISTS = {
     "STORAGE_KINDS": storage_fixtures,
     "EMULATED_KINDS": storage_fixtures,
     "CATALOG_KINDS": test_catalogs,
+    "HOOK_KINDS": test_hooks,
 }
 
 
@@ -55,6 +56,7 @@ def test_every_addition_has_a_checklist_and_a_suite() -> None:
         "Record merger",
         "Lock provider",
         "Catalog",
+        "Hook",
         "Index",
     ]
     for section in sections:

@@ -81,7 +81,7 @@ def scenario() -> Iterator[Scenario]:
 
 def test_notices_are_delivered_in_order_despite_failures(scenario: Scenario) -> None:
     scenario.receiver.failures = 3
-    notices = [BEGAN, commit(1), commit(2), ENDED]
+    notices: list[Notice] = [BEGAN, commit(1), commit(2), ENDED]
     for notice in notices:
         scenario.worker.add(notice)
     until(lambda: len(scenario.receiver.notices) == 4, "all notices")

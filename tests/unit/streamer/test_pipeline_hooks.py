@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
 import lakemark
 from lakemark.errors import HudiError
+from lakemark.model.action import COMMITS
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from streamer import hook_worker, pipeline_hooks
@@ -21,6 +25,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.events import BatchWritten, Event, HookDropped, HookFailed, HookSent
 from streamer.pipeline import Pipeline, build
 from tests.fixtures.webhook import Webhook
+from tests.short_lived import short_lived
 from tests.waiting import until
 
 
@@ -35,18 +40,20 @@ class Folder:
         self.listen: Callable[[Event], None] = self.events.append
 
     def config(self) -> PipelineConfig:
-        return validated(
-            {
-                "name": "shop-orders",
-                "source": {"kind": "files", "path": str(self.source), "format": "json"},
-                "decode": {"schema": {"id": "string", "n": "int"}},
-                "table": {"path": str(self.table), "record_key": "id"},
-                "dead_letters": {"tolerated": 100},
-                "run": {"mode": "once"},
-                "hooks": self.hooks,
-                **self.settings,
-            }
-        )
+        return validated(self.tree())
+
+    def tree(self) -> dict[str, Any]:
+        """The pipeline file."""
+        return {
+            "name": "shop-orders",
+            "source": {"kind": "files", "path": str(self.source), "format": "json"},
+            "decode": {"schema": {"id": "string", "n": "int"}},
+            "table": {"path": str(self.table), "record_key": "id"},
+            "dead_letters": {"tolerated": 100},
+            "run": {"mode": "once"},
+            "hooks": self.hooks,
+            **self.settings,
+        }
 
     def add(self, *ids: object) -> None:
         """Add a file with a row for each id."""
@@ -78,10 +85,15 @@ class Folder:
         """The commits of batches."""
         return [one.instant for one in self.seen(BatchWritten) if one.instant]
 
+    def table_commits(self) -> list[str]:
+        """The commits of the table."""
+        table = open_table(StorageLocation(str(self.table)))
+        return [one.requested_at for one in table.timeline.completed(*COMMITS)]
+
     def recorded(self) -> list[dict[str, Any]]:
         """What each commit records about the hooks, oldest first."""
         table = open_table(StorageLocation(str(self.table)))
-        found = [table.store.read_commit(one) for one in table.timeline.completed()]
+        found = [table.store.read_commit(one) for one in table.timeline.completed(*COMMITS)]
         return [json.loads(one.extra_metadata.get("lakemark.hooks", "{}")) for one in found]
 
 
@@ -131,7 +143,12 @@ def test_hook_that_hangs_delays_no_commit(tmp_path: Path, webhook: Webhook) -> N
     folder.add("b")
     folder.settings = {"source": {**_source(folder), "max_files_per_batch": 1}}
     with build(folder.config(), folder.events.append) as pipeline:
-        thread = threading.Thread(target=lambda: (pipeline.loop.run(), ended.set()))
+
+        def run() -> None:
+            pipeline.loop.run()
+            ended.set()
+
+        thread = threading.Thread(target=run)
         thread.start()
         until(lambda: len(folder.commits()) == 2, "both commits")
         until(lambda: len(webhook.methods) == 1, "the request about the first commit")
@@ -216,6 +233,28 @@ def test_commit_of_a_crashed_run_is_announced_at_the_next_start(
     announced = [one["instant"] for one in webhook.messages]
     assert announced.count(folder.commits()[0]) == 2, "no commit recorded the first announcement"
     assert announced.count(folder.commits()[1]) == 1
+
+
+def test_commit_of_a_killed_process_is_announced_at_the_next_start(
+    tmp_path: Path, webhook: Webhook
+) -> None:
+    webhook.is_hanging.set()
+    folder = Folder(tmp_path, http(webhook, options={"timeout_s": 60}))
+    folder.add("a")
+    file = tmp_path / "orders.yaml"
+    file.write_text(yaml.safe_dump({**folder.tree(), "run": {"mode": "continuous"}}))
+    command = [sys.executable, "-m", "lakemark", "run", str(file)]
+    with subprocess.Popen(
+        command, env=short_lived(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        until(lambda: len(webhook.methods) == 1, "the request about the commit")
+        folder.add("b")
+        until(lambda: len(folder.recorded()) == 2, "the next commit, which does not wait")
+        process.kill()
+    assert not webhook.bodies
+    webhook.release()
+    folder.run()
+    assert webhook.instants == folder.table_commits()
 
 
 def test_first_commits_are_announced_after_a_crash(tmp_path: Path, webhook: Webhook) -> None:

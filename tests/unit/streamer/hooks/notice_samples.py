@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -38,7 +39,7 @@ AT = datetime(2026, 1, 31, 6, 0, 0, 123_000, UTC)
 SCHEMA = pa.schema([("id", pa.string()), ("amount", pa.decimal128(10, 2))])
 
 
-def commit(number: int = 1, **extra: str) -> CommitCompleted:
+def commit(number: int = 1, extra: Mapping[str, str] | None = None) -> CommitCompleted:
     """Return the notice of a commit of 10 rows, of which 2 are deletes; 1 record is rejected."""
     instant = f"2026013106000012{number}"
     stats = (
@@ -54,7 +55,7 @@ def commit(number: int = 1, **extra: str) -> CommitCompleted:
         keys.SOURCE_START: "orders,0:100,1:50",
         keys.AUDIT: audit.to_json(),
         keys.CHECKPOINTS: json.dumps({"as_of": "", "streamers": progress}),
-        **extra,
+        **(extra or {}),
     }
     return CommitCompleted(
         facts=FACTS,

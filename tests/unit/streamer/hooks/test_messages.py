@@ -43,10 +43,10 @@ def test_commit_without_facts_has_a_message() -> None:
 
 def test_only_batches_of_the_pipeline_are_announced() -> None:
     own = Announced("", {"http": ""}).encode()
-    assert is_batch_of("", commit(**own).metadata)
-    assert not is_batch_of("other", commit(**own).metadata)
+    assert is_batch_of("", commit(extra=own).metadata)
+    assert not is_batch_of("other", commit(extra=own).metadata)
     assert not is_batch_of("", commit().metadata), "a commit without hooks"
     empty = json.dumps({**json.loads(commit().metadata.extra_metadata[keys.AUDIT]), "offsets": 0})
-    assert not is_batch_of("", commit(**own, **{keys.AUDIT: empty}).metadata), "only a start"
+    assert not is_batch_of("", commit(extra={**own, keys.AUDIT: empty}).metadata), "only a start"
     for damaged in ("", "{", "[]", '{"id": "", "announced": 3}'):
-        assert Announced.in_commit(commit(**{keys.HOOKS: damaged}).metadata) is None
+        assert Announced.in_commit(commit(extra={keys.HOOKS: damaged}).metadata) is None
