@@ -15,11 +15,14 @@ import pytest
 import yaml
 
 import lakemark
-from lakemark.errors import HudiError
+from lakemark.errors import HudiError, OutcomeUnknown
 from lakemark.model.action import COMMITS
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
+from sinks.hudi.sink import HudiSink
+from sinks.reject_limit import TooManyRejects
 from streamer import hook_worker, pipeline_hooks
+from streamer.cli import main
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.events import BatchWritten, Event, HookDropped, HookFailed, HookSent
@@ -257,6 +260,60 @@ def test_commit_of_a_killed_process_is_announced_at_the_next_start(
     assert webhook.instants == folder.table_commits()
 
 
+def test_commit_whose_outcome_was_unknown_is_announced(
+    tmp_path: Path, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has published the commit, but its answer was lost, so the run starts again."""
+    write, lost = HudiSink.write, []
+
+    def lose_first_answer(self: HudiSink, *given: Any) -> Any:
+        result = write(self, *given)
+        if not lost:
+            lost.append(result.instant)
+            message = "the answer of the store was lost"
+            raise OutcomeUnknown(message)
+        return result
+
+    monkeypatch.setattr(HudiSink, "write", lose_first_answer)
+    folder = Folder(tmp_path, http(webhook))
+    folder.settings = {
+        "source": {**_source(folder), "max_files_per_batch": 1},
+        "run": {"mode": "once", "retry": {"backoff_s": 0.01}},
+    }
+    folder.add("a")
+    folder.add("b")
+    folder.run()
+    assert webhook.instants == folder.table_commits() == [*lost, *folder.commits()]
+
+
+def test_run_that_fails_is_announced_as_lineage_and_as_a_trace(
+    tmp_path: Path, webhook: Webhook
+) -> None:
+    options = {"url": webhook.url}
+    folder = Folder(tmp_path, {"kind": "openlineage", "options": options})
+    folder.settings = {"dead_letters": {"tolerated": 0, "max_share": 0.0}}
+    with pytest.raises(TooManyRejects):
+        folder.run("a", None)
+    start, failure = webhook.messages
+    assert (start["eventType"], failure["eventType"]) == ("START", "FAIL")
+    assert start["run"]["runId"] == failure["run"]["runId"]
+    assert "TooManyRejects" in failure["run"]["facets"]["errorMessage"]["message"]
+
+
+def test_doctor_asks_the_receivers_and_announces_nothing(
+    tmp_path: Path, webhook: Webhook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Folder(tmp_path, http(webhook))
+    file = tmp_path / "orders.yaml"
+    file.write_text(yaml.safe_dump(folder.tree()))
+    assert main(["doctor", str(file)]) == 0
+    assert "hook http" in capsys.readouterr().out
+    assert webhook.methods == ["OPTIONS"]
+    webhook.status = 500
+    assert main(["doctor", str(file)]) != 0
+    assert "answers OPTIONS with 500; look into the log" in capsys.readouterr().out
+
+
 def test_first_commits_are_announced_after_a_crash(tmp_path: Path, webhook: Webhook) -> None:
     folder = Folder(tmp_path, http(webhook))
     folder.crash("a")
@@ -347,8 +404,6 @@ def test_secrets_are_never_printed(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    from streamer.cli import main
-
     monkeypatch.setenv("SHOP_HOOK_URL", webhook.url)
     token = tmp_path / "token"
     token.write_text("Bearer quite-a-secret-token\n")
