@@ -264,7 +264,7 @@ def test_commit_whose_outcome_was_unknown_is_announced(
     tmp_path: Path, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store has published the commit, but its answer was lost, so the run starts again."""
-    write, lost = HudiSink.write, []
+    write, lost = HudiSink.write, list[str]()
 
     def lose_first_answer(self: HudiSink, *given: Any) -> Any:
         result = write(self, *given)
