@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streamer.backoff import pause_after
-from streamer.events import HookDropped, HookFailed, HookSent, Listener
+from streamer.events import Event, HookDropped, HookFailed, HookSent, Listener
 from streamer.hooks.hook import Hook, NoticeRefused
 from streamer.hooks.notices import CommitCompleted, Notice
 
@@ -87,6 +87,7 @@ class HookWorker:
         self._newest = ""
         self._failures, self._retry_at, self._end_at = 0, -math.inf, math.inf
         self._thread: threading.Thread | None = None
+        self._is_abandoned = False
         self._hook: Hook | None = None
 
     @property
@@ -144,6 +145,12 @@ class HookWorker:
             )
         lost = [one for one in rest if not one.is_commit]
         self._report_dropped(lost, "the run ended before the receiver had them")
+        self._is_abandoned = True
+
+    def _report(self, event: Event) -> None:
+        """Emit an event, unless the run has ended: its log may be closed."""
+        if not self._is_abandoned:
+            self._listener(event)
 
     def _run(self) -> None:
         while (due := self._await_due()) is not None:
@@ -177,7 +184,7 @@ class HookWorker:
             self._remove(due)
             if is_sent:
                 notice = type(due.notice).__name__
-                self._listener(HookSent(self.name, notice, due.instant, len(self._queue)))
+                self._report(HookSent(self.name, notice, due.instant, len(self._queue)))
 
     def _remove(self, due: _Pending) -> None:
         """Remove a delivered or refused notice, unless it was dropped meanwhile."""
@@ -198,7 +205,7 @@ class HookWorker:
                 expired.append(self._queue.popleft())
             pending, failures = len(self._queue), self._failures
         kind = type(error).__name__
-        self._listener(HookFailed(self.name, str(error), failures, pause_s, kind, pending))
+        self._report(HookFailed(self.name, str(error), failures, pause_s, kind, pending))
         seconds = f"{self._give_up_after_s:g} s"
         self._report_dropped(expired, f"not delivered within {seconds}: {error}")
 
@@ -207,4 +214,4 @@ class HookWorker:
             return
         commits = [one.instant for one in dropped if one.is_commit]
         self.announced = max([self.announced, *commits])
-        self._listener(HookDropped(self.name, len(dropped), commits[-1] if commits else "", reason))
+        self._report(HookDropped(self.name, len(dropped), commits[-1] if commits else "", reason))

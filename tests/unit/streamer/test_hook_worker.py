@@ -179,6 +179,9 @@ def test_end_waits_for_no_receiver_that_hangs(scenario: Scenario) -> None:
     scenario.worker.add(commit(1))
     until(lambda: scenario.receiver.attempts == 1, "the attempt")
     assert scenario.worker.end(0.0), "its thread still waits"
+    scenario.receiver.may_answer.set()
+    until(lambda: scenario.receiver.is_closed, "the end of the thread")
+    assert scenario.events == [], "the log of the run may be closed"
 
 
 def test_hook_that_cannot_be_opened_is_opened_again(scenario: Scenario) -> None:

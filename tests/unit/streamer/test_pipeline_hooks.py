@@ -25,7 +25,7 @@ from streamer import hook_worker, pipeline_hooks
 from streamer.cli import main
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.events import BatchWritten, Event, HookDropped, HookFailed, HookSent
+from streamer.events import BatchPlanned, BatchWritten, Event, HookDropped, HookFailed, HookSent
 from streamer.pipeline import Pipeline, build
 from tests.fixtures.webhook import Webhook
 from tests.short_lived import short_lived
@@ -379,8 +379,17 @@ def test_pipeline_without_hooks_records_nothing(tmp_path: Path) -> None:
 
 def test_commits_record_what_was_announced(tmp_path: Path, webhook: Webhook) -> None:
     folder = Folder(tmp_path, http(webhook, name="feed"))
+
+    def listen(event: Event) -> None:
+        folder.events.append(event)
+        if isinstance(event, BatchPlanned):  # each batch waits for the message about the last one
+            until(lambda: len(folder.seen(HookSent)) == len(folder.commits()), "the message")
+
+    folder.listen = listen
+    folder.settings = {"source": {**_source(folder), "max_files_per_batch": 1}}
     for name in "abc":
-        folder.run(name)
+        folder.add(name)
+    folder.run()
     first, second, _ = folder.commits()
     announced = [one["announced"] for one in folder.recorded()]
     assert announced == [{"feed": ""}, {"feed": first}, {"feed": second}]
