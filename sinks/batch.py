@@ -15,6 +15,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.position import Position
 from sinks.audit import OffsetGap, Spans
 from sinks.reject_counts import RejectCount
+from transforms.batch_checks import CheckViolation
 from transforms.raw_records import parts_of
 from transforms.violations import RuleViolations
 
@@ -142,6 +143,7 @@ class BatchResult:
         duplicates: the number of records that an insert skipped, because their keys were stored.
         filtered: the number of records that the transforms dropped on purpose.
         violations: the rules that rows of the batch violated.
+        check_violations: the checks that the batch violated.
     """
 
     instant: str
@@ -163,3 +165,4 @@ class BatchResult:
     duplicates: int = 0
     filtered: int = 0
     violations: tuple[RuleViolations, ...] = ()
+    check_violations: tuple[CheckViolation, ...] = ()

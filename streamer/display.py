@@ -19,6 +19,7 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
+    ChecksViolated,
     ClusteringAwaited,
     CompactionCompleted,
     CompactionFailed,
@@ -51,6 +52,7 @@ from streamer.events import (
     WarningLogged,
 )
 from streamer.wording import counted, size_text
+from transforms.batch_checks import CheckViolation
 from transforms.violations import RuleViolations
 
 _SHOWN_BATCHES = 8
@@ -223,6 +225,9 @@ def describe(event: Event) -> str:
             )
         case RulesViolated():
             return _describe_violations(event)
+        case ChecksViolated():
+            shown = "; ".join(map(_describe_check, event.violations[:_SHOWN_RULES]))
+            return f"batch {event.batch_id}: checks violated: {shown}"
         case PartitionsChanged():
             return (
                 f"batch {event.batch_id}: {counted(event.count, 'row')} whose key is in another "
@@ -308,6 +313,10 @@ def _describe_violations(event: RulesViolated) -> str:
     others = len(event.violations) - _SHOWN_RULES
     more = f"; and {counted(others, 'further rule')}" if others > 0 else ""
     return f"batch {event.batch_id}: rules violated: {shown}{more}"
+
+
+def _describe_check(violation: CheckViolation) -> str:
+    return f"{violation.check} ({violation.outcome}) {violation.result}"
 
 
 def describe_rule(violations: RuleViolations) -> str:

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 from lakemark.model.commit_metadata import WriteStat
 from sinks.reject_counts import RejectCount
+from transforms.batch_checks import CheckViolation
 from transforms.violations import RuleViolations
 
 
@@ -228,6 +229,22 @@ class RulesViolated:
 
     batch_id: int
     violations: tuple[RuleViolations, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksViolated:
+    """A batch violated checks of ``expect``.
+
+    The batch was written; but if the outcome of one of the checks is ``fail``, the run stops, and
+    nothing of the batch was published.
+
+    Attributes:
+        batch_id: the number of the batch, as in ``BatchPlanned``.
+        violations: the violated checks, in the order of the pipeline file.
+    """
+
+    batch_id: int
+    violations: tuple[CheckViolation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -607,6 +624,7 @@ Event: TypeAlias = (
     | BatchWritten
     | RecordsRejected
     | RulesViolated
+    | ChecksViolated
     | PartitionsChanged
     | SchemaEvolved
     | CompactionStarted

@@ -33,6 +33,7 @@ from streamer.config.run import RunConfig
 from streamer.events import (
     CAUGHT_UP,
     BatchPlanned,
+    ChecksViolated,
     ClusteringAwaited,
     Listener,
     OffsetsLost,
@@ -58,6 +59,7 @@ from streamer.stopping import StopRequested
 from streamer.stream_batches import PlannedBatch, StreamBatches
 from streamer.stream_failure import is_transient, min_pause_s, translate
 from streamer.stream_turn import Pause, StreamTurn
+from transforms.batch_checks import BatchCheckFailed
 from transforms.violations import ExpectationFailed
 
 _POLL_S = 0.2
@@ -576,6 +578,9 @@ class StreamLoop:
         except ExpectationFailed as failed:
             self._listener(RulesViolated(batch_id, failed.violations))
             raise
+        except BatchCheckFailed as failed:
+            self._listener(ChecksViolated(batch_id, failed.violations))
+            raise
         self._position, self.committed_at = batch.end, time.monotonic()
         self._report_loss(batch.end, batch.topic_id)
         self._source.forget_first_start()
@@ -588,6 +593,8 @@ class StreamLoop:
             self._listener(SchemaEvolved(batch_id, result.schema_changes))
         if result.violations:
             self._listener(RulesViolated(batch_id, result.violations))
+        if result.check_violations:
+            self._listener(ChecksViolated(batch_id, result.check_violations))
         if result.partition_changes:
             first = result.first_partition_change or "unknown"
             self._listener(PartitionsChanged(batch_id, result.partition_changes, first))

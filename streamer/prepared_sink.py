@@ -104,7 +104,7 @@ def prepare_sink(config: PipelineConfig, source: Source | None) -> PreparedSink:
         )
         columns = columns_with(found, columns)
     check_sort_columns(config, columns)
-    converter = replace(converter.for_table(columns), rules=config.rules())
+    converter = replace(converter.for_table(columns), rules=config.rules(), checks=config.checks())
     letters = _find_dead_letters(config) if config.dead_letters.enabled else None
     return PreparedSink(PreparedTable(location, spec, found), letters, index, converter)
 

@@ -17,6 +17,7 @@ from lakemark.model.written_columns import written_field
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.schema.table_columns import check_columns
 from lakemark.write.delete_marks import DeleteMarks
+from transforms.batch_checks import BatchCheck
 from transforms.change_event_rules import ChangeEventRules
 from transforms.decode.decoder import ColumnDecoder
 from transforms.expectations import Rule
@@ -72,6 +73,7 @@ class ConversionConfig:
         chain: the steps between decoding and record keys; None if there are none. With a chain,
             key, partition, ordering and delete marks are columns of its output.
         rules: the rules that judge the rows, in order.
+        checks: the checks that judge whole batches, in order.
         event_rules: what change events of a database must contain.
         header_columns: headers of the Kafka records that become columns, after ``kafka_columns``.
 
@@ -81,7 +83,7 @@ class ConversionConfig:
             tombstones cannot be ordered as configured; the table has partial rows and also columns
             that mark deletes; a setting cannot be combined with a chain; or there are no record key
             fields, but the stream does not only insert rows.
-        InvalidRule: a rule does not fit the columns of the table.
+        InvalidRule: a rule or a check does not fit the columns of the table.
     """
 
     decoder: ColumnDecoder
@@ -103,6 +105,7 @@ class ConversionConfig:
     columns: pa.Schema | None = None
     chain: TransformChain | None = None
     rules: tuple[Rule, ...] = ()
+    checks: tuple[BatchCheck, ...] = ()
     event_rules: ChangeEventRules = NO_EVENT_RULES
     header_columns: tuple[HeaderColumn, ...] = ()
 
@@ -126,6 +129,8 @@ class ConversionConfig:
         _ = self.tombstone_keys
         for rule in self.rules:
             rule.check(self.table_schema, self.required_columns)
+        for check in self.checks:
+            check.check(self.table_schema)
 
     @property
     def required_columns(self) -> frozenset[str]:

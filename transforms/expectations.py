@@ -32,16 +32,16 @@ class Outcome(StrEnum):
 
 
 class InvalidRule(InvalidConfig):
-    """A rule that does not fit the columns of the table.
+    """A rule or a check that does not fit the columns of the table.
 
     Attributes:
         setting: the path of the wrong setting in the pipeline file: ``expect.0.rule``.
         reason: what is wrong, and the remedy.
     """
 
-    def __init__(self, rule: Rule, setting: str, reason: str) -> None:
-        super().__init__(f"{rule.path}.{setting}: {reason}")
-        self.setting, self.reason = f"{rule.path}.{setting}", reason
+    def __init__(self, path: str, setting: str, reason: str) -> None:
+        super().__init__(f"{path}.{setting}: {reason}")
+        self.setting, self.reason = f"{path}.{setting}", reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +76,18 @@ class Rule:
         try:
             parse_where(self.condition, columns)
         except InvalidConfig as error:
-            raise InvalidRule(self, "rule", str(error)) from error
+            raise InvalidRule(self.path, "rule", str(error)) from error
         if self.outcome is not Outcome.SET_NULL:
             return
         if self.column not in columns.names:
             reason = f"there is no column {self.column!r}; columns: {', '.join(columns.names)}"
-            raise InvalidRule(self, "column", reason)
+            raise InvalidRule(self.path, "column", reason)
         if self.column in required:
             reason = (
                 f"column {self.column!r} cannot be set to null, because it is in the record key, "
                 "the partition or the ordering, or marks deletes; use otherwise: dead_letter"
             )
-            raise InvalidRule(self, "otherwise", reason)
+            raise InvalidRule(self.path, "otherwise", reason)
 
     def find_violations(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         """Return for each row whether it violates the rule."""

@@ -5,6 +5,8 @@ A commit stores the counts of its batch as JSON, one object for each rule of the
 ::
 
     [{"rule": "amount >= 0", "otherwise": "warn", "violations": 3}]
+
+The results of the checks of the batch follow (``transforms.batch_checks``).
 """
 
 from __future__ import annotations
@@ -140,13 +142,18 @@ class Violations:
             for n, one in self.by_rule.items()
         )
 
-    def to_json(self, rules: Sequence[Rule]) -> str:
-        """Return the counts of all rules in the form in which a commit stores them."""
+    def to_json(self, rules: Sequence[Rule], of_checks: Sequence[Mapping[str, object]] = ()) -> str:
+        """Return the counts of all rules in the form in which a commit stores them.
+
+        Args:
+            rules: the rules.
+            of_checks: the results of the checks of the batch (``CheckResults.facts``).
+        """
         counts = [
             {"rule": rule.name, "otherwise": rule.outcome.value, "violations": self._count(n)}
             for n, rule in enumerate(rules)
         ]
-        return json.dumps(counts, separators=(",", ":"))
+        return json.dumps([*counts, *of_checks], separators=(",", ":"))
 
     def check(self, rules: Sequence[Rule], consequence: str = _BATCH_IS_READ_AGAIN) -> None:
         """Check that no rule is violated whose violation stops the run.

@@ -106,8 +106,8 @@ AUDIT = "lakemark.audit"
 REPLAYED = "lakemark.replayed"
 #: A hash of the configuration of the pipeline's transforms; absent if there are none.
 TRANSFORM = "lakemark.transform"
-#: The rules of the pipeline, and how many rows of the batch violated each, as JSON; absent if the
-#: pipeline has no rules.
+#: The rules and checks of the pipeline, and how many rows of the batch violated each, as JSON;
+#: absent if the pipeline has neither.
 EXPECTATIONS = "lakemark.expectations"
 #: The source positions up to which each streamer of the table has read, as JSON.
 CHECKPOINTS = "lakemark.checkpoints"

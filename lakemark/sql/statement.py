@@ -49,7 +49,7 @@ class Statement:
             name.lower() in META_COLUMNS for node in nodes(tree) for name in _column_names(node)
         )
         tables: dict[str, TableReference] = {}
-        for node in _table_nodes(tree, frozenset()):
+        for node in table_nodes(tree):
             table = parse_call(node) if is_table_function(node) else parse_path(node)
             name = _relation_name(table, tables)
             _replace(node, table_node(name, node["alias"] or table.name))
@@ -99,7 +99,7 @@ def _replace(node: Tree, new: Tree) -> None:
     node.update(new | kept)
 
 
-def _table_nodes(tree: Any, hidden: frozenset[str]) -> Iterator[Tree]:
+def table_nodes(tree: Any, hidden: frozenset[str] = frozenset()) -> Iterator[Tree]:
     """Yield the nodes of tables and of our table functions.
 
     Args:
@@ -108,7 +108,7 @@ def _table_nodes(tree: Any, hidden: frozenset[str]) -> Iterator[Tree]:
     """
     if isinstance(tree, list):
         for one in tree:
-            yield from _table_nodes(one, hidden)
+            yield from table_nodes(one, hidden)
     if not isinstance(tree, dict):
         return
     if tree.get("type") == "BASE_TABLE":
@@ -121,7 +121,7 @@ def _table_nodes(tree: Any, hidden: frozenset[str]) -> Iterator[Tree]:
         for one in tree.get("cte_map", {}).get("map", ()):
             query, name = one["value"]["query_node"], one["key"].lower()
             is_recursive = query["type"] == "RECURSIVE_CTE_NODE"
-            yield from _table_nodes(query, hidden | {name} if is_recursive else hidden)
+            yield from table_nodes(query, hidden | {name} if is_recursive else hidden)
             hidden |= {name}
         rest = [value for key, value in tree.items() if key != "cte_map"]
-        yield from _table_nodes(rest, hidden)
+        yield from table_nodes(rest, hidden)

@@ -4,7 +4,7 @@
 2. ``Exchange.run``          reads the records, and writes the files of each bucket
 3. ``WrittenBatch``          merges the results. If the batch must be written again, the attempt
                              ends here, and its instant is rolled back
-4. rules, rejects, audit     are checked by their numbers
+4. rules, checks of the batch, rejects, audit     are checked by their results
 5. dead letters              are committed before the batch. If the run dies in between, the batch
                              is read again, and its dead letters get the same keys
 6. ``TableWriter.commit``    publishes the files and the checkpoint in one commit
@@ -31,13 +31,15 @@ from lakemark.write.write_context import WriteContext
 from sinks.audit import NOTHING_READ, Audit
 from sinks.batch import AnyBatch, BatchResult
 from sinks.hudi.batch_columns import BatchColumns
+from sinks.hudi.check_run import CheckRun, StoredTable
 from sinks.hudi.exchange import Exchange
 from sinks.hudi.partition_rule import ChangedRows, PartitionChange
 from sinks.hudi.placement import Placement
-from sinks.hudi.prepare import BucketWriter, WriteBuckets
+from sinks.hudi.prepare import BucketWriter, PrepareChunk, WriteBuckets
 from sinks.hudi.sink_progress import SinkProgress
 from sinks.hudi.written_batch import WrittenBatch
 from sinks.reject_limit import RejectCounter
+from transforms.batch_checks import NOT_CHECKED, BatchCheck, CheckResults, columns_of_checks
 from transforms.expectations import Rule
 from transforms.violations import NO_VIOLATIONS, Violations
 
@@ -96,6 +98,11 @@ class BatchWriter:
         """The rules that judge the rows."""
         return self._columns.prepare.converter.rules
 
+    @property
+    def _checks(self) -> tuple[BatchCheck, ...]:
+        """The checks that judge the batch."""
+        return self._columns.prepare.converter.checks
+
     def attempt(
         self,
         batch: AnyBatch,
@@ -122,9 +129,9 @@ class BatchWriter:
             with timer.measure("begin"):
                 context = self._begin()
             with timer.measure("write"):
-                prepare = self._columns.prepare
-                prepare = replace(prepare, refused=refused) if refused else prepare
-                written = WrittenBatch.merge(exchange.run(batch, prepare, self._opener(context)))
+                prepare, checks = self._prepare(refused), self._check_run()
+                opener = self._opener(context, checks)
+                written = WrittenBatch.merge(exchange.run(batch, prepare, opener))
             proposal, changed = written.proposal(), written.partition_changes
             if proposal:
                 self.abandon()
@@ -133,6 +140,8 @@ class BatchWriter:
                 self.abandon()
                 return changed
             written.violations.check(self._rules)
+            checked = _with_result(written, checks)
+            checked.check(self._checks, f"batch {batch.start} to {batch.end}")
             if written.rejects:
                 first = written.first_reject or "unknown"
                 self._reject_counter.check(written.rejected, written.records, first)
@@ -149,8 +158,11 @@ class BatchWriter:
                     audited,
                     lost,
                     written.violations,
+                    checked,
                 )
-        return written.to_result(instant, timer.seconds, audited.skipped, self._rules)
+        return replace(written, checked=checked).to_result(
+            instant, timer.seconds, audited.skipped, self._rules, self._checks
+        )
 
     def commit_start(
         self, start: Position, topic_id: str, lost: Sequence[Mapping[str, object]]
@@ -189,11 +201,29 @@ class BatchWriter:
         self._columns.follow_table()
         return context
 
-    def _opener(self, context: WriteContext) -> Callable[[bool], WriteBuckets]:
+    def _prepare(self, refused: ChangedRows | None) -> PrepareChunk:
+        """Return the function that prepares the chunks of an attempt."""
+        prepare, checks = self._columns.prepare, self._checks
+        if checks:
+            columns = columns_of_checks(checks, prepare.converter.table_schema)
+            prepare = replace(prepare, checked=columns)
+        return replace(prepare, refused=refused) if refused else prepare
+
+    def _check_run(self) -> CheckRun | None:
+        """Return what runs the checks of an attempt; None if there are no checks."""
+        if not self._checks:
+            return None
+        columns = self._columns.prepare.converter.table_schema
+        return CheckRun(self._checks, StoredTable.of(self._rows.table), columns)
+
+    def _opener(
+        self, context: WriteContext, checks: CheckRun | None
+    ) -> Callable[[bool], WriteBuckets]:
         """Return the function that opens the writers; an exchange says if there may be rejects."""
 
         def open_write(may_reject: bool) -> WriteBuckets:
             write = open_row_buckets(self._rows, context, self._partition_change, self._duplicates)
+            write = replace(write, checks=checks)
             if self._rejects is None or not may_reject:
                 return write
             reject_context = self._rejects.begin()
@@ -221,13 +251,15 @@ class BatchWriter:
         audited: Audit,
         lost: Sequence[Mapping[str, object]],
         violations: Violations = NO_VIOLATIONS,
+        checked: CheckResults = NOT_CHECKED,
     ) -> Instant:
         """Commit files together with the offsets of their records, from ``start`` to ``end``."""
         facts = {keys.SOURCE_START: str(start), keys.AUDIT: audited.to_json()}
         if (chain := self._columns.prepare.converter.chain) is not None:
             facts[keys.TRANSFORM] = chain.fingerprint
-        if self._rules:
-            facts[keys.EXPECTATIONS] = violations.to_json(self._rules)
+        if self._rules or self._checks:
+            of_checks = checked.facts(self._checks)
+            facts[keys.EXPECTATIONS] = violations.to_json(self._rules, of_checks)
         if lost:
             facts[keys.SOURCE_LOST] = json.dumps(list(lost))
         progress = self._progress.metadata(end, topic_id)
@@ -236,6 +268,13 @@ class BatchWriter:
         instant = self._rows.commit(stats, {**facts, **self._notes(), **progress}, check, operation)
         self._progress.advance(end)
         return instant
+
+
+def _with_result(written: WrittenBatch, checks: CheckRun | None) -> CheckResults:
+    """Return the results of the checks, also if all records were deletes or rejected."""
+    if checks is None or written.checked.results or not written.read.count:
+        return written.checked
+    return checks([])
 
 
 def open_row_buckets(

@@ -31,6 +31,7 @@ from sinks.hudi.collect import collect
 from sinks.hudi.collect_budget import COLLECT_BUDGET_BYTES
 from sinks.hudi.partition_rule import ChangedRows
 from sinks.reject_counts import RejectCount
+from transforms.batch_checks import CheckResults
 from transforms.schema_request import SchemaRequest
 from transforms.violations import Violations
 
@@ -61,6 +62,8 @@ class PortionKind(IntEnum):
     CHANGE_COUNTS = 5
     #: How many rows violated the rules of ``expect`` (``Violations``).
     VIOLATIONS = 6
+    #: The rows that the checks of ``expect`` judge, with the columns that the checks read.
+    CHECKED_ROWS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ PortionResult: TypeAlias = (
     | ChangedRows
     | ChangeCounts
     | Violations
+    | CheckResults
     | Bucket
     | None
 )

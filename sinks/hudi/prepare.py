@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.table_properties import TableType
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.partition_changes import deciding_columns, find_partition_changes
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.file_group_assigner import FileGroupAssignment
@@ -27,6 +29,7 @@ from lakemark.write.partitioner import (
 from lakemark.write.write_context import WriteContext
 from sinks.audit import ChangeCounts, RecordsRead
 from sinks.dead_letters import first_reject, to_changes
+from sinks.hudi.check_run import CheckRun
 from sinks.hudi.exchange import BucketWritten, Portion, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
 from sinks.hudi.placement import Placement
@@ -45,10 +48,10 @@ _ONE_BUCKET = Bucket("", 0)
 class PrepareChunk:
     """Decodes a chunk of raw records, and divides the changes and rejects by bucket.
 
-    There are up to three further portions. One contains the number of records. They are counted
+    There are up to four further portions. One contains the number of records. They are counted
     here, when they are read, so that the number can be compared with the number of changes that are
-    written later. The others contain a schema request and the violations of rules, if there are
-    any.
+    written later. The others contain a schema request, the violations of rules, and the rows that
+    the checks of the batch judge, if there are any.
 
     Attributes:
         converter: decodes the records.
@@ -59,6 +62,7 @@ class PrepareChunk:
             other partitions. The keys are divided by bucket, because a key has the same bucket
             number in each partition.
         refused: rows that become dead letters, because their key exists in another partition.
+        checked: the columns that the checks of the batch read; empty if no checks judge it.
     """
 
     converter: RecordConverter
@@ -66,6 +70,7 @@ class PrepareChunk:
     reject_index: BucketIndex
     looked_up: MergeSettings | None = None
     refused: ChangedRows | None = None
+    checked: tuple[str, ...] = ()
 
     def __call__(self, records: pa.Table, tasks: int) -> list[Portion]:
         """See ``Prepare``."""
@@ -82,7 +87,18 @@ class PrepareChunk:
             portions.append(_undivided(PortionKind.SCHEMA_REQUEST, prepared.request.to_table()))
         if prepared.violations:
             portions.append(_undivided(PortionKind.VIOLATIONS, prepared.violations.to_table()))
+        if self.checked:
+            portions += self._checked_rows(prepared.changes)
         return portions
+
+    def _checked_rows(self, changes: pa.Table) -> Iterator[Portion]:
+        """Yield the rows that are not deletes, with the columns that the checks read."""
+        is_upsert = pc.equal(changes.column(CHANGE_KIND), int(ChangeKind.UPSERT))
+        rows = changes.select(self.checked)
+        if not pc.all(is_upsert).as_py():
+            rows = rows.filter(is_upsert)
+        if rows.num_rows:
+            yield _undivided(PortionKind.CHECKED_ROWS, rows)
 
     def _added_rows(self, prepared: ConvertedBatch, records: pa.Table) -> Mapping[int, int]:
         """Count the changes of each part of the batch, without the first of each record."""
@@ -169,12 +185,14 @@ class WriteBuckets:
         looks_up: whether the keys of changes are looked up in other partitions.
         placement: finds the file groups of the changes, if the table has no bucket index; None once
             they are found, and with a bucket index.
+        checks: runs the checks of the batch; None if there are none.
     """
 
     rows: BucketWriter
     rejects: BucketWriter | None
     looks_up: bool = False
     placement: Placement | None = None
+    checks: CheckRun | None = None
 
     def place(self, portions: Sequence[Portion]) -> tuple[WriteBuckets, Sequence[Portion]]:
         """See ``Write.place``."""
@@ -223,6 +241,9 @@ class WriteBuckets:
             return ChangeCounts.from_table(next(iter(tables)))
         if kind is PortionKind.VIOLATIONS:
             return Violations.of(tables)
+        if kind is PortionKind.CHECKED_ROWS:
+            assert self.checks is not None, "rows are only sent to checks"
+            return self.checks(tables)
         arriving = _CountedTables(tables)
         writer = self.rows if kind is PortionKind.ROWS else self.rejects
         stat = None

@@ -14,6 +14,7 @@ from sinks.hudi.batch_columns import SchemaRefused
 from sinks.hudi.exchange import BucketWritten, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
 from sinks.reject_counts import merge_counts
+from transforms.batch_checks import NOT_CHECKED, BatchCheck, CheckResults
 from transforms.expectations import Rule
 from transforms.schema_request import SchemaRequest
 from transforms.violations import NO_VIOLATIONS, Violations
@@ -31,6 +32,7 @@ class WrittenBatch:
         partition_changes: rows whose key exists in another partition.
         counts: the changes that were looked up together; None with a bucket index.
         violations: the rows that violated rules.
+        checked: the results of the checks; ``NOT_CHECKED`` if there are no rows or no checks.
     """
 
     rows: Sequence[BucketWritten]
@@ -40,6 +42,7 @@ class WrittenBatch:
     partition_changes: ChangedRows
     counts: ChangeCounts | None = None
     violations: Violations = NO_VIOLATIONS
+    checked: CheckResults = NOT_CHECKED
 
     @classmethod
     def merge(cls, results: Sequence[PortionResult]) -> WrittenBatch:
@@ -55,6 +58,7 @@ class WrittenBatch:
             ),
             counts=next((one for one in results if isinstance(one, ChangeCounts)), None),
             violations=Violations.merged(one for one in results if isinstance(one, Violations)),
+            checked=next((one for one in results if isinstance(one, CheckResults)), NOT_CHECKED),
         )
 
     @property
@@ -119,7 +123,12 @@ class WrittenBatch:
         )
 
     def to_result(
-        self, instant: Instant, seconds: Mapping[str, float], skipped: int, rules: Sequence[Rule]
+        self,
+        instant: Instant,
+        seconds: Mapping[str, float],
+        skipped: int,
+        rules: Sequence[Rule],
+        checks: Sequence[BatchCheck],
     ) -> BatchResult:
         """Return the result of the published batch.
 
@@ -128,6 +137,7 @@ class WrittenBatch:
             seconds: the duration of each stage.
             skipped: the number of offsets at which the topic has no record.
             rules: the rules that judged the rows.
+            checks: the checks that judged the batch.
         """
         stats = self.row_stats
         return BatchResult(
@@ -149,6 +159,7 @@ class WrittenBatch:
             duplicates=self.counts.stored if self.counts else 0,
             filtered=self.read.filtered,
             violations=self.violations.report(rules),
+            check_violations=self.checked.report(checks),
         )
 
 

@@ -55,7 +55,7 @@ def check_locally(config: PipelineConfig) -> list[str]:
     if config.transform_chain() is not None:
         checked.append("the steps of transform, with their columns")
     if config.expect and config.row_columns() is not None:
-        checked.append("the rules of expect")
+        checked.append("the rules and checks of expect")
     if config.table.merger:
         checked.append(f"the merger {config.table.merger}, which was imported")
     return checked

@@ -20,7 +20,7 @@ from streamer.config.compaction import CompactionConfig, compaction_problems
 from streamer.config.concurrency import ConcurrencyConfig, concurrency_problems
 from streamer.config.decode import JsonDecodeConfig, RegistryDecodeConfig
 from streamer.config.errors import Contradiction, Problem
-from streamer.config.expect import Rules, build_rules, expect_problems
+from streamer.config.expect import Rules, build_checks, build_rules, expect_problems
 from streamer.config.files_source import DECODED_AS, FilesSourceConfig, files_problems
 from streamer.config.formats import AnyDecodeConfig
 from streamer.config.hooks import Hooks, hook_problems, unresolved_hooks
@@ -50,6 +50,7 @@ from streamer.config.transform_checks import (
     find_transform_problems,
     row_columns,
 )
+from transforms.batch_checks import BatchCheck
 from transforms.expectations import Rule
 from transforms.steps.chain import TransformChain
 
@@ -207,6 +208,10 @@ class PipelineConfig(Section):
     def rules(self) -> tuple[Rule, ...]:
         """Return the rules of ``expect``."""
         return build_rules(self.expect)
+
+    def checks(self) -> tuple[BatchCheck, ...]:
+        """Return the checks of ``expect``."""
+        return build_checks(self.expect)
 
     def _unresolved_access(self) -> list[Problem]:
         decode = self.decode

@@ -19,6 +19,7 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
+    ChecksViolated,
     ClusteringAwaited,
     CompactionCompleted,
     CompactionFailed,
@@ -51,6 +52,7 @@ from streamer.events import (
 )
 from streamer.metrics.metric_families import MetricFactory, MetricFamilies
 from streamer.metrics.table_shape import ROWS, TableShape
+from transforms.batch_checks import BatchCheck
 from transforms.expectations import Rule
 
 #: The largest number of values of a label whose values the configuration does not limit.
@@ -99,6 +101,7 @@ class RunMetrics:
         topic: the topic that the pipeline reads.
         now: returns the seconds since 1970.
         rules: the rules that judge the rows; their metrics are exported as 0 from the start.
+        checks: the checks that judge batches; so are theirs.
         families: the metrics of the process, if several pipelines share it; None for new ones.
     """
 
@@ -108,11 +111,13 @@ class RunMetrics:
         topic: str,
         now: Callable[[], float] = time.time,
         rules: Sequence[Rule] = (),
+        checks: Sequence[BatchCheck] = (),
         families: MetricFamilies | None = None,
     ) -> None:
         families = families or MetricFamilies()
         factory = MetricFactory(families, pipeline, topic)
         self._rules = _Rules(factory, rules)
+        self._checks = _Checks(factory, checks)
         self._batches = _Batches(factory, now)
         self._lag = _Lag(factory, now)
         self._table = _Table(factory, now)
@@ -173,6 +178,8 @@ class RunMetrics:
                 self._batches.rejects.inc(event.count)
             case RulesViolated():
                 self._rules.add(event)
+            case ChecksViolated():
+                self._checks.add(event)
             case PartitionsChanged():
                 self._batches.partition_changes.inc(event.count)
             case OffsetsLost():
@@ -339,6 +346,21 @@ class _Rules:
     def add(self, event: RulesViolated) -> None:
         for one in event.violations:
             self._violations.labels(*self._run, one.rule, one.outcome).inc(one.count)
+
+
+class _Checks:
+    """Metrics of the checks that judge batches."""
+
+    def __init__(self, factory: MetricFactory, checks: Sequence[BatchCheck]) -> None:
+        self._run = factory.run
+        text = "Batches that violated a check"
+        self._violated = factory.counter("check_violations", text, "check", "outcome")
+        for check in checks:
+            self._violated.labels(*self._run, check.name, check.outcome.value)
+
+    def add(self, event: ChecksViolated) -> None:
+        for one in event.violations:
+            self._violated.labels(*self._run, one.check, one.outcome).inc()
 
 
 class _Lag:

@@ -44,8 +44,8 @@ def monitor_run(config: PipelineConfig, next_listener: Listener) -> Iterator[Run
     if served.port is None:
         yield RunMonitor(next_listener)
         return
-    name, origin, rules = config.name, config.source.origin, config.rules()
-    metrics = RunMetrics(name, origin, rules=rules)
+    name, origin = config.name, config.source.origin
+    metrics = RunMetrics(name, origin, rules=config.rules(), checks=config.checks())
     monitor, health, status = _monitor(
         name, origin, config, metrics, served, next_listener, build_redactor(config)
     )
@@ -128,8 +128,8 @@ class RunMonitors:
         if self._served.port is None:
             monitor = RunMonitor(next_listener)
         else:
-            rules = () if config is None else config.rules()
-            metrics = RunMetrics(name, topic, rules=rules, families=self.families)
+            rules, checks = ((), ()) if config is None else (config.rules(), config.checks())
+            metrics = RunMetrics(name, topic, rules=rules, checks=checks, families=self.families)
             monitor, health, status = _monitor(
                 name, topic, config, metrics, self._served, next_listener, self._redacted
             )

@@ -13,6 +13,7 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
+    ChecksViolated,
     ClusteringAwaited,
     CompactionCompleted,
     CompactionFailed,
@@ -71,7 +72,7 @@ _ERRORS = (
     HookDropped,
     OffsetsLost,
 )
-_WARNINGS = (GroupCommitFailed, ClusteringAwaited, RulesViolated)
+_WARNINGS = (GroupCommitFailed, ClusteringAwaited, RulesViolated, ChecksViolated)
 
 
 @dataclass(slots=True)
