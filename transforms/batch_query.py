@@ -129,7 +129,7 @@ def _bind(connection: Any, query: BatchQuery, columns: pa.Schema) -> None:
 
 
 def _relation(node: Tree) -> str:
-    """Return the name of a relation in ``from``, with its schema and the function that it may be."""
+    """Return the name of a relation in ``from``, with its schema, or that of a table function."""
     if node["type"] == "TABLE_FUNCTION":
         return str(node["function"]["function_name"]).lower()
     parts = (node["catalog_name"], node["schema_name"], node["table_name"])

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import cast
 
+import pytest
 import yaml
 
 from lakemark.config import keys
@@ -19,6 +20,7 @@ from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
 from tests.docs.test_transforms import Topic
 from tests.json_stream import InThisProcess, kafka_batch
+from transforms.batch_checks import BatchCheckFailed
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "expectations.md").read_text()
@@ -26,7 +28,7 @@ TEXT = " ".join(PAGE.split())
 
 
 def test_the_example_judges_the_records_as_the_page_says(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    shown, _ = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     tree = yaml.safe_load(shown)
     assert tree == yaml.safe_load((ROOT / "examples" / "checked_payments.yaml").read_text())
     tree["table"]["path"] = str(tmp_path / "payments")
@@ -46,3 +48,19 @@ def test_the_example_judges_the_records_as_the_page_says(tmp_path: Path) -> None
     (commit,) = [one for one in table.timeline.instants if one.is_completed]
     (counts,) = re.findall(r"`\[(\{\"rule\".*?\})\]`", PAGE)
     assert counts in table.store.read_commit(commit).extra_metadata[keys.EXPECTATIONS]
+
+
+def test_the_checks_on_the_page_judge_batches_of_the_example(tmp_path: Path) -> None:
+    example, checks = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    tree = yaml.safe_load(example) | yaml.safe_load(checks)
+    tree["table"]["path"] = str(tmp_path / "payments")
+    sink, _ = open_sink(validated(tree), cast(KafkaSource, Topic()))
+    records = [{"id": "1", "currency": "CHF"}]
+    (first,) = sink.write(kafka_batch("payments", 0, records), InThisProcess()).check_violations
+    assert str(first.result) == "returned 1 row: payments=1"
+    for changed in ({"id": "1", "currency": "EUR"}, {"id": "2"}):
+        with pytest.raises(BatchCheckFailed, match=r"id=1, currency=CHF, currency_1=EUR|id=2, tim"):
+            sink.write(kafka_batch("payments", 1, [changed, {"id": "2"}]), InThisProcess())
+    (facts,) = re.findall(r"`(\{\"check\".*?\})`", PAGE)
+    (commit, *_) = [one for one in sink.table.timeline.instants if one.is_completed]
+    assert facts in sink.table.store.read_commit(commit).extra_metadata[keys.EXPECTATIONS]

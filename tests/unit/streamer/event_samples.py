@@ -9,7 +9,8 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from streamer.events import BatchWritten, Event, OffsetsLost, RulesViolated
+from streamer.events import BatchWritten, ChecksViolated, Event, OffsetsLost, RulesViolated
+from transforms.batch_checks import CheckResult, CheckViolation
 from transforms.violations import RuleViolations
 
 #: Every class of event.
@@ -22,6 +23,8 @@ _lost = st.fixed_dictionaries(
     {"topic": st.text(), "partition": st.integers(0, 8), "count": st.none() | _counts}
 )
 _violations = st.builds(RuleViolations, st.text(), st.text(), _counts, st.text())
+_results = st.builds(CheckResult, _counts, st.lists(st.text(), max_size=5).map(tuple), st.text())
+_checks = st.builds(CheckViolation, st.text(), st.text(), _results)
 
 #: What only some values of a field's type can be.
 _FIELDS: dict[type[Any], dict[str, SearchStrategy[Any]]] = {
@@ -32,6 +35,7 @@ _FIELDS: dict[type[Any], dict[str, SearchStrategy[Any]]] = {
     },
     OffsetsLost: {"lost": st.lists(_lost, max_size=3).map(tuple)},
     RulesViolated: {"violations": st.lists(_violations, max_size=8).map(tuple)},
+    ChecksViolated: {"violations": st.lists(_checks, max_size=8).map(tuple)},
 }
 
 

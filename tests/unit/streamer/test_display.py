@@ -14,6 +14,7 @@ from streamer.display import LiveDisplay, PlainLines, describe, show_run
 from streamer.events import Event
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
+from transforms.batch_checks import CheckResult, CheckViolation
 from transforms.violations import RuleViolations
 
 BATCH = events.BatchWritten(
@@ -107,6 +108,17 @@ DESCRIBED: list[tuple[Event, str]] = [
         "batch 2: rules violated: "
         + "; ".join(f"{rule}: 1 row (warn) of record orders 0:7" for rule in "abcde")
         + "; and 2 further rules",
+    ),
+    (
+        events.ChecksViolated(
+            2,
+            (
+                CheckViolation("unique", "fail", CheckResult(2, ("id=a", "id=b"))),
+                CheckViolation("small", "warn", CheckResult(error="no int")),
+            ),
+        ),
+        "batch 2: checks violated: unique (fail) returned 2 rows, the first: id=a; id=b; "
+        "small (warn) cannot judge the batch: no int",
     ),
     (
         events.PartitionsChanged(2, 3, "record key 'a' exists in partition 'x'"),

@@ -57,6 +57,34 @@ RULES: Mapping[str, tuple[Mapping[str, object], str]] = {
         {"rule": "n >", "otherwise": "warn"},
         "expect.0.rule: 'n >': condition 'n >', at character 4: expected a value",
     ),
+    "neither a rule nor a check": (
+        {"otherwise": "warn"},
+        "expect.0.rule: missing; each entry is a rule for rows, or a check of a batch",
+    ),
+    "both": (
+        {"rule": "n > 0", "check": "from batch", "otherwise": "warn"},
+        "expect.0.check: an entry is either a rule or a check; write two entries",
+    ),
+    "outcome of rows": (
+        {"check": "from batch", "otherwise": "set_null"},
+        "expect.0.otherwise: set_null is for single rows, but a check judges a batch; use warn or",
+    ),
+    "column of a check": (
+        {"check": "from batch", "otherwise": "warn", "column": "n"},
+        "expect.0.column: n has an effect only with a rule; remove it",
+    ),
+    "syntax of a check": (
+        {"check": "select from", "otherwise": "warn"},
+        "expect.0.check: the query cannot be parsed: ",
+    ),
+    "unknown column of a check": (
+        {"check": "select nn from batch", "otherwise": "warn"},
+        "expect.0.check: the query does not fit the columns id, ts, n, at, p, at_day: ",
+    ),
+    "unknown table": (
+        {"check": "select n from orders", "otherwise": "warn"},
+        "expect.0.check: there is no relation 'orders'; a check reads batch, and stored for",
+    ),
     "unknown column": (
         {"rule": "nn > 0", "otherwise": "warn"},
         "expect.0.rule: condition 'nn > 0', at character 1: there is no column 'nn'; did you mean",
@@ -168,3 +196,19 @@ def test_rules_name_the_columns_after_the_transforms_and_those_of_kafka() -> Non
 )
 def test_columns_that_are_not_known_yet_are_not_checked(decode: Mapping[str, object]) -> None:
     config({"rule": "later > 0", "otherwise": "warn"}, decode=decode)
+    config({"check": "select later from batch", "otherwise": "warn"}, decode=decode)
+    with pytest.raises(ConfigError, match=r"expect\.0\.check: the query cannot be parsed"):
+        config({"check": "select", "otherwise": "warn"}, decode=decode)
+
+
+def test_checks_have_names_and_keep_their_positions() -> None:
+    made = config(
+        {"check": "select n from batch where at_day is null", "otherwise": "fail"},
+        {"rule": "n > 0", "otherwise": "warn"},
+        {"check": "from stored", "name": "x", "otherwise": "warn"},
+    )
+    assert [(one.path, one.name, one.outcome) for one in made.checks()] == [
+        ("expect.0", "select n from batch where at_day is null", Outcome.FAIL),
+        ("expect.2", "x", Outcome.WARN),
+    ]
+    assert [one.path for one in made.rules()] == ["expect.1"]

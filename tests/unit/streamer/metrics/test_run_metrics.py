@@ -20,6 +20,7 @@ from lakemark.timeline.clock import TimelineClock
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
+    ChecksViolated,
     CompactionCompleted,
     CompactionFailed,
     CompactionResolved,
@@ -43,6 +44,7 @@ from streamer.metrics.run_metrics import BoundedLabel, RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
+from transforms.batch_checks import BatchCheck, CheckResult, CheckViolation
 from transforms.expectations import Outcome, Rule
 from transforms.violations import RuleViolations
 
@@ -135,6 +137,16 @@ def test_violations_are_counted_by_rule_and_outcome_from_zero() -> None:
         ]
         violations = [RuleViolations("a", "warn", 3, "x"), RuleViolations("b", "fail", 2, "x")]
         metrics(RulesViolated(0, tuple(violations)))
+
+
+def test_batches_that_violate_checks_are_counted_from_zero() -> None:
+    check = BatchCheck(path="expect.0", name="a", query="from batch", outcome=Outcome.WARN)
+    metrics = RunMetrics("p", "orders", checks=[check])
+    labels = {"pipeline": "p", "topic": "orders", "check": "a", "outcome": "warn"}
+    for count in (0.0, 1.0, 2.0):
+        found = metrics.registry.get_sample_value("lakemark_check_violations_total", labels)
+        assert found == count
+        metrics(ChecksViolated(0, (CheckViolation("a", "warn", CheckResult(3, ("n=1",))),)))
 
 
 def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
