@@ -40,10 +40,10 @@ from lakemark.storage import StorageLocation
 from lakemark.write.partitioner import Bucket
 from lakemark.write.write_context import WriteContext
 from sinks.batch import KafkaBatch
-from sinks.dead_letters import INDEX
 from sinks.hudi.exchange import CHUNK_BYTES, Portion, PortionKind, ReadBatch
 from sinks.hudi.prepare import BucketWriter, PrepareChunk, WriteBuckets
 from sinks.hudi.spark_exchange import Mapper, Reducer, as_payload, messages, routes
+from sinks.letter_layout import INDEX
 from transforms.decode.json import JsonDecoder
 from transforms.record_converter import RecordConverter
 from transforms.schema_text import parse_schema

@@ -46,6 +46,8 @@ def count_attempt(letters: pa.Table, counted: Collection[str] = ()) -> pa.Table:
 def reject_again(letters: pa.Table, rejects: Sequence[pa.Table]) -> pa.Table:
     """Return the letters that were rejected again, with their new reasons and without a claim.
 
+    They keep the time of their first rejection, so they stay in their partition.
+
     Args:
         letters: the letters that were converted again, with this attempt.
         rejects: the rejects among them, as changes of the dead-letter table.
@@ -55,8 +57,10 @@ def reject_again(letters: pa.Table, rejects: Sequence[pa.Table]) -> pa.Table:
     failed = pa.concat_tables([columns.empty_table(), *parts])
     known = letters.column(RECORD_KEY).combine_chunks()
     before = pc.index_in(failed.column(RECORD_KEY), value_set=known)
-    attempts = letters.column("attempts").take(before)
-    return failed.set_column(columns.get_field_index("attempts"), "attempts", attempts)
+    for name in ("attempts", "rejected_at"):
+        kept = letters.column(name).take(before)
+        failed = failed.set_column(columns.get_field_index(name), name, kept)
+    return failed
 
 
 def _set(letters: pa.Table, name: str, value: object) -> pa.Table:

@@ -49,6 +49,7 @@ from streamer.events import (
     ServiceFailed,
     SnapshotRead,
     TopicsFound,
+    UnresolvedLettersExpire,
     WarningLogged,
 )
 from streamer.wording import counted, size_text
@@ -59,6 +60,9 @@ _SHOWN_BATCHES = 8
 _SHOWN_NOTES = 4
 _SHOWN_PARTITIONS = 5
 _SHOWN_RULES = 5
+
+#: How many partitions a line names.
+_SHOWN_PARTITIONS = 5
 _REFRESHES_PER_S = 4
 
 
@@ -259,6 +263,11 @@ def describe(event: Event) -> str:
                 f"compaction {event.instant}{_of(event.table)} is no longer pending: another "
                 "writer has completed or removed it"
             )
+        case UnresolvedLettersExpire():
+            days = ", ".join(event.partitions[:_SHOWN_PARTITIONS])
+            more = ", …" if len(event.partitions) > _SHOWN_PARTITIONS else ""
+            letters = counted(event.letters, "unresolved dead letter")
+            return f"retention: {letters} will be deleted from {event.table}: {days}{more}"
         case PartitionsExpired():
             return _describe_expired(event)
         case ServiceFailed():

@@ -385,6 +385,21 @@ class PartitionsExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class UnresolvedLettersExpire:
+    """Dead letters that no replay has resolved are about to be deleted.
+
+    Attributes:
+        letters: the number of these dead letters.
+        partitions: the partitions that are deleted.
+        table: the URL of the dead-letter table.
+    """
+
+    letters: int
+    partitions: tuple[str, ...]
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceFailed:
     """A table service failed between two batches. It is retried, and the batches continue.
 
@@ -632,6 +647,7 @@ Event: TypeAlias = (
     | CompactionCompleted
     | CompactionResolved
     | PartitionsExpired
+    | UnresolvedLettersExpire
     | ServiceFailed
     | ServiceCompleted
     | HookSent

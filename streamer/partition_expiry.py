@@ -78,6 +78,7 @@ class PartitionExpiry:
         if began < self._due_at:
             return
         try:
+            self._announce()
             deletion = delete_between_commits(self.writer, self._choose, self._runner)
         except Exception as error:
             self.writer.abandon()
@@ -90,13 +91,20 @@ class PartitionExpiry:
         if deletion.instant is not None:
             self._report(deletion.instant, deletion, self._monotonic_s() - began)
 
+    def _announce(self) -> None:
+        """Report what will be deleted; nothing in general."""
+
     def _choose(self, view: FileSystemView) -> Sequence[str]:
         """Return the expired partitions without a pending compaction.
 
         The others are deleted by a later check. An asynchronous compaction may be rewriting them.
         """
         compacted = {group.partition_path for group in view.compactions}
-        return [path for path in self._find_expired(view) if path not in compacted]
+        return [path for path in self._find(view) if path not in compacted]
+
+    def _find(self, view: FileSystemView) -> Sequence[str]:
+        """Return the expired partitions."""
+        return self._find_expired(view)
 
     def _report(self, instant: str, deletion: PartitionDeletion, seconds: float) -> None:
         contents = deletion.partitions

@@ -21,7 +21,6 @@ from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.storage.probe import check_conditional_puts
-from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import collect_budget_bytes, load_classes
 from sinks.hudi.exchange import DriverExchange, MemoryExchange, StreamExchange
@@ -29,6 +28,8 @@ from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.sink import HudiSink
 from sinks.hudi.spark_exchange import SparkExchange
+from sinks.letter_layout import INDEX as DEAD_LETTER_INDEX
+from sinks.letter_layout import LetterLayout
 from sinks.reject_limit import NO_REJECTS, RejectLimit
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.batch_forecast import PipelineForecast
@@ -43,6 +44,7 @@ from streamer.config.table_source import TableSourceConfig
 from streamer.events import CAUGHT_UP, Event, Listener, RunStopped, SnapshotRead
 from streamer.executors import check_executors, is_local
 from streamer.jvm_exit import report_jvm_exit
+from streamer.letter_expiry import LetterExpiry
 from streamer.loop import StreamLoop
 from streamer.partition_expiry import PartitionExpiry
 from streamer.pipeline_hooks import PipelineHooks, pipeline_hooks
@@ -65,7 +67,6 @@ from streamer.table_setup import (
     coordination_of,
     first_ring_count,
 )
-from transforms.rejects import REJECTS_SCHEMA
 
 _LOG = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ def _assemble(
         runner,
         listener,
         _async_compactor(config, spark, listener),
-        _partition_expiry(config, writers[0], runner, listener),
+        _partition_expiries(config, writers, runner, listener),
         table_clusterings(config, writers, runner, listener),
         catalog_syncs(config, writers[0].table, listener),
         hooks,
@@ -361,6 +362,19 @@ def clustering_rules(config: PipelineConfig) -> ClusteringRules:
     )
 
 
+def _partition_expiries(
+    config: PipelineConfig, writers: Sequence[TableWriter], runner: Runner, listener: Listener
+) -> Iterator[PartitionExpiry]:
+    """Yield what deletes old partitions of the pipeline's table, and of its dead-letter table."""
+    rows, *letters = writers
+    of_rows = _partition_expiry(config, rows, runner, listener)
+    if of_rows is not None:
+        yield of_rows
+    retention = config.dead_letters.kept_for()
+    if retention is not None:
+        yield from (LetterExpiry(one, retention, runner, listener) for one in letters)
+
+
 def _partition_expiry(
     config: PipelineConfig, rows: TableWriter, runner: Runner, listener: Listener
 ) -> PartitionExpiry | None:
@@ -477,7 +491,7 @@ def open_writers(
     rejects = None
     if letters is not None:
         of_letters = WriterSettings(DEAD_LETTER_INDEX, metadata_table=keeps_metadata(letters))
-        rejects = TableWriter(letters, REJECTS_SCHEMA, of_letters)
+        rejects = TableWriter(letters, LetterLayout.of(letters.properties).columns, of_letters)
     return OpenedTables(
         rows=TableWriter(rows, converter.table_schema, settings),
         rejects=rejects,

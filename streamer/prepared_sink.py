@@ -11,7 +11,8 @@ from lakemark.config.table_spec import TableSpec
 from lakemark.index.bucket import BucketIndex
 from lakemark.operations.open_table import OpenTable
 from lakemark.storage import StorageLocation
-from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
+from sinks.letter_layout import INDEX as DEAD_LETTER_INDEX
+from sinks.letter_layout import LetterLayout
 from streamer.config.column_roles import check_column_roles, partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
@@ -20,18 +21,19 @@ from streamer.source_defaults import check_ordering
 from streamer.table_setup import (
     check_clustering,
     check_existing_table,
+    check_retention,
     check_sort_columns,
     check_table,
     columns_with,
     coordination_of,
-    dead_letters_table,
+    dead_letters_location,
+    dead_letters_spec,
     find_index,
     find_table,
     has_partitioned_record_index,
     table_spec,
 )
 from transforms.record_converter import RecordConverter
-from transforms.rejects import REJECTS_SCHEMA
 
 if TYPE_CHECKING:  # the module imports Spark, which lakemark doctor does not need
     from streamer.sources.source import Source
@@ -121,11 +123,13 @@ def _check_partitions(config: PipelineConfig, columns: pa.Schema) -> None:
 
 
 def _find_dead_letters(config: PipelineConfig) -> PreparedTable:
-    location, spec = dead_letters_table(config)
+    location = dead_letters_location(config)
     coordination = coordination_of(config.concurrency, of_letters=True)
     found = find_table(location, coordination=coordination)
+    spec = dead_letters_spec(config, found)
     if found is not None:
+        check_retention(config, found)
         dropping = config.table.drops_metadata_table
-        index, columns = DEAD_LETTER_INDEX, REJECTS_SCHEMA
+        index, columns = DEAD_LETTER_INDEX, LetterLayout.of(found.properties).columns
         check_table(found, spec, index, columns, drops_metadata_table=dropping)
     return PreparedTable(location, spec, found)

@@ -18,9 +18,10 @@ from lakemark.merge.merge_stream import split_batches
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
 from lakemark.schema.evolution import changes_between
-from sinks.dead_letters import first_reject, to_changes
+from sinks.dead_letters import first_reject
 from sinks.hudi.batch_columns import SchemaRefused, evolved_columns
 from sinks.hudi.exchange import CHUNK_BYTES
+from sinks.letter_layout import WITHOUT_DAYS
 from sinks.reject_limit import NO_REJECTS, RejectLimit, TooManyRejects
 from streamer.config.pipeline import PipelineConfig
 from streamer.prepared_sink import PreparedSink
@@ -163,7 +164,7 @@ def _refusal(
     limit = RejectLimit(letters.max_share, letters.tolerated) if letters.enabled else NO_REJECTS
     if not limit.is_exceeded(len(rejects), records):
         return None
-    first = first_reject(to_changes(rejects)) or ""
+    first = first_reject(WITHOUT_DAYS.to_changes(rejects)) or ""
     return TooManyRejects(len(rejects), records, limit.max_share, first)
 
 

@@ -18,7 +18,7 @@ from sinks.hudi.replay import LetterReplay
 from streamer.config.pipeline import PipelineConfig
 from streamer.pipeline import open_writers
 from streamer.prepared_sink import prepare_sink
-from streamer.table_setup import dead_letters_table
+from streamer.table_setup import dead_letters_location
 
 
 def open_replay(config: PipelineConfig, *, overwrites_newer: bool = False) -> LetterReplay:
@@ -71,7 +71,7 @@ def open_replay(config: PipelineConfig, *, overwrites_newer: bool = False) -> Le
 def _check_has_commits(config: PipelineConfig) -> None:
     """Check that the table has a commit, and that the dead letters are those of lakemark."""
     _schema_at(config.table.location(), config.table.timeline_timezone)
-    letters, _ = dead_letters_table(config)
+    letters = dead_letters_location(config)
     if not is_dead_letter_table(_schema_at(letters)):
         message = f"{letters.url} is not a dead-letter table; correct dead_letters.path"
         raise InvalidConfig(message)

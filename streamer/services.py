@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -78,7 +78,7 @@ class TableServices:
         runner: executes the tasks.
         listener: receives the events of services.
         compactor: compacts asynchronously; None to compact between batches.
-        expiry: deletes expired partitions of one of the tables; None if partitions do not expire.
+        expiries: delete expired partitions of the tables.
         clusterings: cluster the tables, and execute the clusterings of other writers.
         catalogs: register the table in catalogs; None if the pipeline has none.
         hooks: announce the commits of the pipeline; None if it has none.
@@ -91,14 +91,15 @@ class TableServices:
         runner: Runner,
         listener: Listener,
         compactor: AsyncCompactor | None = None,
-        expiry: PartitionExpiry | None = None,
+        expiries: Iterable[PartitionExpiry] = (),
         clusterings: Sequence[TableClustering] = (),
         catalogs: CatalogSyncs | None = None,
         hooks: PipelineHooks | None = None,
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
-        self._compactor, self._expiry, self._clusterings = compactor, expiry, clusterings
+        self._compactor, self._clusterings = compactor, clusterings
+        self._expiries = tuple(expiries)
         self._catalogs, self._hooks = catalogs, hooks
         self._guards = {
             url: ServiceGuard("log_compaction", url, listener)
@@ -158,8 +159,9 @@ class TableServices:
             for clustering in self._clusterings:
                 if clustering.writer is writer:
                     clustering.run(refused)
-            if self._expiry is not None and self._expiry.writer is writer:
-                self._expiry.run_if_due()
+            for expiry in self._expiries:
+                if expiry.writer is writer:
+                    expiry.run_if_due()
             self._clean(writer.table)
             self._archive(writer.table)
             self._maintain_metadata_table(writer.table)

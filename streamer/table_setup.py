@@ -45,7 +45,7 @@ from lakemark.schema.evolution import changes_between, common_type, unite_schema
 from lakemark.schema.field_path import column_at
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.timeline.zone import check_new_zone
-from sinks.dead_letters import dead_letter_spec
+from sinks.letter_layout import LetterLayout, dead_letter_spec
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.partition_lifetime import PartitionLifetimeConfig
 from streamer.config.pipeline import PipelineConfig
@@ -90,17 +90,43 @@ def table_spec(config: PipelineConfig) -> TableSpec:
     )
 
 
-def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSpec]:
-    """Return the location and the specification of the pipeline's dead-letter table.
+def dead_letters_location(config: PipelineConfig) -> StorageLocation:
+    """Return the location of the pipeline's dead-letter table.
 
     Raises:
         ConfigError: a secret of the store cannot be found.
     """
+    return StorageLocation(config.dead_letters.path, config.table.location().options)
+
+
+def dead_letters_spec(config: PipelineConfig, found: OpenTable | None) -> TableSpec:
+    """Return the specification of the pipeline's dead-letter table.
+
+    Args:
+        config: the pipeline.
+        found: the table; None if it does not exist yet. A table without partitions stays so.
+    """
     table = config.table
-    location = StorageLocation(config.dead_letters.path, table.location().options)
-    spec = dead_letter_spec(f"{table.name}_dead_letters")
+    by_day = found is None or LetterLayout.of(found.properties).by_day
+    spec = dead_letter_spec(f"{table.name}_dead_letters", by_day=by_day)
     version = FormatVersion(table.version)
-    return location, replace(spec, metadata_table=table.metadata_table, version=version)
+    return replace(spec, metadata_table=table.metadata_table, version=version)
+
+
+def check_retention(config: PipelineConfig, found: OpenTable) -> None:
+    """Check that old dead letters can be deleted, if the pipeline is to do so.
+
+    Raises:
+        InvalidConfig: the dead-letter table has no partitions.
+    """
+    retention = config.dead_letters.retention
+    if retention is not None and not LetterLayout.of(found.properties).by_day:
+        message = (
+            f"dead_letters.retention is {retention}, but the dead-letter table "
+            f"{found.location.url} has no partitions, because an earlier version of lakemark "
+            "created it; remove the setting, or set dead_letters.path to a new table"
+        )
+        raise InvalidConfig(message)
 
 
 def find_table(

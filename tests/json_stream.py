@@ -32,19 +32,18 @@ from lakemark.storage import StorageLocation
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from sinks.batch import BatchResult, KafkaBatch
-from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
-from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare, ReadBatch
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.replay import LetterReplay
 from sinks.hudi.sink import HudiSink
+from sinks.letter_layout import INDEX as DEAD_LETTER_INDEX
+from sinks.letter_layout import LetterLayout, dead_letter_spec
 from sinks.reject_limit import RejectLimit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.raw_records import HEADERS, HEADERS_TYPE, HeaderColumn
 from transforms.record_converter import RecordConverter
-from transforms.rejects import REJECTS_SCHEMA
 from transforms.schema_text import parse_schema
 from transforms.tombstone_keys import TombstoneKey
 
@@ -189,7 +188,7 @@ class JsonStream:
         sharing = self.multi_writer and replace(self.multi_writer, non_blocking=False)
         letters = self.opened(place, spec, sharing)
         settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
-        self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
+        self.rejects = TableWriter(letters, LetterLayout.of(letters.properties).columns, settings)
         self.prepare = PrepareChunk(
             converter=converter, row_index=self.index, reject_index=DEAD_LETTER_INDEX
         )

@@ -38,6 +38,8 @@ REJECTS_SCHEMA = pa.schema(
         pa.field("resolved_at", pa.timestamp("us", "UTC")),
         # The headers that the pipeline reads; null if it reads none.
         pa.field("headers", HEADERS_TYPE),
+        # When the record was rejected first; null until the letter is written.
+        pa.field("rejected_at", pa.timestamp("us", "UTC")),
     ]
 )
 

@@ -36,6 +36,7 @@ from sinks.hudi.exchange import Exchange
 from sinks.hudi.partition_rule import ChangedRows, PartitionChange
 from sinks.hudi.placement import Placement
 from sinks.hudi.prepare import BucketWriter, PrepareChunk, WriteBuckets
+from sinks.hudi.rejection_times import RejectionTimes
 from sinks.hudi.sink_progress import SinkProgress
 from sinks.hudi.written_batch import WrittenBatch
 from sinks.reject_limit import RejectCounter
@@ -92,6 +93,7 @@ class BatchWriter:
         self._columns, self._progress = columns, progress
         self._reject_counter, self._partition_change = reject_counter, partition_change
         self._duplicates, self._notes = duplicates, notes
+        self._times = RejectionTimes(rejects, progress)
 
     @property
     def _rules(self) -> tuple[Rule, ...]:
@@ -172,6 +174,14 @@ class BatchWriter:
             self._begin()
             return self._publish([], start, start, topic_id, NOTHING_READ, lost)
 
+    def begin_batch(self) -> None:
+        """Begin the attempts to write a batch."""
+        self._times.begin_batch()
+
+    def forget_rejects(self) -> None:
+        """Do not rely on what was known about the dead letters of unpublished batches."""
+        self._times.forget()
+
     def abandon(self) -> None:
         """Roll back the pending instants of both tables.
 
@@ -204,6 +214,7 @@ class BatchWriter:
     def _prepare(self, refused: ChangedRows | None) -> PrepareChunk:
         """Return the function that prepares the chunks of an attempt."""
         prepare, checks = self._columns.prepare, self._checks
+        prepare = replace(prepare, letters=self._times.layout())
         if checks:
             columns = columns_of_checks(checks, prepare.converter.table_schema)
             prepare = replace(prepare, checked=columns)

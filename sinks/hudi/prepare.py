@@ -28,11 +28,12 @@ from lakemark.write.partitioner import (
 )
 from lakemark.write.write_context import WriteContext
 from sinks.audit import ChangeCounts, RecordsRead
-from sinks.dead_letters import first_reject, to_changes
+from sinks.dead_letters import first_reject
 from sinks.hudi.check_run import CheckRun
 from sinks.hudi.exchange import BucketWritten, Portion, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
 from sinks.hudi.placement import Placement
+from sinks.letter_layout import WITHOUT_DAYS, LetterLayout
 from sinks.reject_counts import RejectCount, count_by_code, merge_counts
 from transforms.converted_batch import ConvertedBatch
 from transforms.raw_records import parts_of, sort_by_arrival
@@ -63,6 +64,7 @@ class PrepareChunk:
             number in each partition.
         refused: rows that become dead letters, because their key exists in another partition.
         checked: the columns that the checks of the batch read; empty if no checks judge it.
+        letters: how dead letters are written.
     """
 
     converter: RecordConverter
@@ -71,6 +73,7 @@ class PrepareChunk:
     looked_up: MergeSettings | None = None
     refused: ChangedRows | None = None
     checked: tuple[str, ...] = ()
+    letters: LetterLayout = WITHOUT_DAYS
 
     def __call__(self, records: pa.Table, tasks: int) -> list[Portion]:
         """See ``Prepare``."""
@@ -109,7 +112,7 @@ class PrepareChunk:
         return dict(Counter(parts.to_pylist()))
 
     def _divide(self, prepared: ConvertedBatch, tasks: int) -> Iterator[Portion]:
-        changes, rejects = prepared.changes, to_changes(prepared.rejects)
+        changes, rejects = prepared.changes, self.letters.to_changes(prepared.rejects)
         if changes.num_rows:
             yield _divided(PortionKind.ROWS, changes, self.row_index, tasks)
         if rejects.num_rows:

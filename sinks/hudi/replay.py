@@ -3,7 +3,8 @@
 A replay works in rounds. A round makes two commits, and the next round completes the first one:
 
 1. begin a commit to the dead-letter table, and read the open letters. Another replay of the same
-   letters conflicts with this commit, because the dead-letter table has one file group
+   letters conflicts with this commit, because each partition of the dead-letter table has one file
+   group
                      crash: the next writer rolls the instant back
 2. begin a commit to the table, convert the letters, and write the files
                      crash: as after step 1
@@ -39,7 +40,7 @@ from lakemark.config.merge_settings import merge_settings
 from lakemark.errors import Retriable, WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.commit_metadata import Operation, WriteStat
-from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.table_writer import TableWriter
 from lakemark.timeline.timeline import Timeline
@@ -47,7 +48,6 @@ from lakemark.transaction.conflicts import BucketCountsChanged, ResizePlanned
 from lakemark.transaction.streamer_progress import repeat_table_progress
 from lakemark.write.partitioner import Bucket
 from lakemark.write.write_context import WriteContext
-from sinks.dead_letters import to_changes
 from sinks.hudi.batch_columns import BatchColumns, SchemaRefused
 from sinks.hudi.batch_writer import open_row_buckets
 from sinks.hudi.exchange import write_records
@@ -56,6 +56,7 @@ from sinks.hudi.prepare import BucketWriter, PrepareChunk
 from sinks.hudi.reject_collector import RejectCollector
 from sinks.hudi.written_batch import WrittenBatch
 from sinks.letter_claims import ClaimJudge, read_claims
+from sinks.letter_layout import WITHOUT_DAYS, LetterLayout
 from sinks.letter_marks import claim, count_attempt, reject_again, reopen, resolve
 from sinks.open_letters import LetterChoice, OpenLetters, find_read, read_open_letters
 from sinks.replay_result import ReplayResult
@@ -65,9 +66,6 @@ from transforms.violations import Violations
 #: The limits of a round, which is in memory as a whole.
 ROUND_LETTERS = 10_000
 ROUND_BYTES = 64 << 20
-
-#: The only bucket of a dead-letter table.
-_LETTER_BUCKET = Bucket("", 0)
 
 #: The columns of a dead letter that are the raw record.
 _RAW_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "topic", "headers")
@@ -311,7 +309,7 @@ class LetterReplay:
             converted = converter(records)
             if not converted.request:
                 converted.violations.check(converter.rules, _NOT_REPLAYED)
-                return [to_changes(converted.rejects)], converted.violations
+                return [WITHOUT_DAYS.to_changes(converted.rejects)], converted.violations
             if converted.request.refused is not None:
                 raise SchemaRefused(str(converted.request.refused))
             self._columns.evolve(converted.request.proposal)
@@ -372,12 +370,18 @@ class LetterReplay:
         written.audit(f"dead letters of topic {self._topic}", spans)
 
     def _commit_letters(self, context: WriteContext, changed: Iterable[pa.Table]) -> None:
-        """Write letters to the dead-letter table, and commit them."""
+        """Write letters to their partitions of the dead-letter table, and commit them."""
         letters = pa.concat_tables([one.select(REJECTS_SCHEMA.names) for one in changed])
+        layout = LetterLayout.of(self._letters.table.properties)
+        changes = layout.to_changes(Rejects(letters))
         writer = BucketWriter(context, self._letters.assigner.assign_file_groups())
-        stat = writer.write(_LETTER_BUCKET, [to_changes(Rejects(letters))])
-        assert stat is not None, "a round changes at least one letter"
-        self._letters.commit([stat], {})
+        stats = list[WriteStat]()
+        for path in pc.unique(changes.column(PARTITION_PATH)).to_pylist():
+            own = changes.filter(pc.equal(changes.column(PARTITION_PATH), path))
+            stat = writer.write(Bucket(path, 0), [own])
+            assert stat is not None, "each of these partitions has changed letters"
+            stats.append(stat)
+        self._letters.commit(stats, {})
 
     def _commit_rows(self, written: _Written) -> str:
         """Commit the rows of claimed letters; return the requested time of the commit."""

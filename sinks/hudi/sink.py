@@ -136,6 +136,7 @@ class HudiSink:
 
     def recover(self) -> list[str]:
         """Roll back the pending instants of dead writers in both tables, and return them."""
+        self._writer.forget_rejects()
         writers = [writer for writer in (self._rows, self._rejects) if writer is not None]
         return [name for writer in writers for name in writer.recover()]
 
@@ -194,12 +195,14 @@ class HudiSink:
             Fenced: another writer moved this streamer's checkpoint, or rolled back the instant.
         """
         saved = self._columns.save()
+        self._writer.begin_batch()
         try:
             if self._is_first_batch:
                 self._check_not_clustered(batch, exchange)
             result = self._write(batch, exchange, saved)
         except BaseException:
             self._columns.restore(saved)
+            self._writer.forget_rejects()
             raise
         # As in the check of an attempt, ignored tombstones do not count.
         self._reject_counter.add(result.rejected, result.records - result.ignored)

@@ -6,6 +6,8 @@ published only if the table still has the checkpoint at which the batch started.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from checkpoints.lookup import find_progress, find_table_progress
 from checkpoints.position import Position
 from checkpoints.progress import Progress, encode_progress
@@ -34,6 +36,14 @@ class SinkProgress:
         progress = find_progress(table, table.timeline, self._identity)
         self._checkpoint = None if progress is None else progress.checkpoint
         return progress
+
+    def committed_at(self) -> datetime | None:
+        """Return when the newest commit of this streamer was requested; None at the start."""
+        table = self._rows.table
+        progress = find_progress(table, table.timeline, self._identity)
+        if progress is None or not progress.commit:
+            return None
+        return table.store.clock.parse(progress.commit)
 
     def metadata(self, end: Position, topic_id: str) -> dict[str, str]:
         """Return the metadata of a commit: the progress of this streamer and of all others.

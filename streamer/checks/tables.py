@@ -22,8 +22,10 @@ from streamer.table_setup import (
     check_log_compaction,
     check_partial_rows,
     check_partition_lifetime,
+    check_retention,
     coordination_of,
-    dead_letters_table,
+    dead_letters_location,
+    dead_letters_spec,
     find_index,
     find_table,
     table_spec,
@@ -75,7 +77,7 @@ def rows_location(config: PipelineConfig) -> StorageLocation:
 
 def letters_location(config: PipelineConfig) -> StorageLocation:
     """Return the location of the dead-letter table, whose store is not retried for long."""
-    return _quick(dead_letters_table(config)[0])
+    return _quick(dead_letters_location(config))
 
 
 def check_rows(config: PipelineConfig) -> OpenTable | None:
@@ -115,8 +117,12 @@ def check_letters(config: PipelineConfig) -> OpenTable | None:
     Raises:
         HudiError: the table, its location or its lock is not suitable.
     """
-    spec = dead_letters_table(config)[1]
-    return _check_table(config, letters_location(config), spec, of_letters=True)
+    location = letters_location(config)
+    spec = dead_letters_spec(config, find_table(location))
+    table = _check_table(config, location, spec, of_letters=True)
+    if table is not None:
+        check_retention(config, table)
+    return table
 
 
 def _check_store(table: OpenTable | None, location: StorageLocation) -> None:

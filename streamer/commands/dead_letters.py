@@ -20,7 +20,7 @@ from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 from streamer.config.load import load
 from streamer.config.secrets import build_redactor
-from streamer.table_setup import dead_letters_table
+from streamer.table_setup import dead_letters_location
 from transforms.rejects import REJECTS_SCHEMA
 
 _PIPELINE_ENDINGS = (".yaml", ".yml")
@@ -67,7 +67,7 @@ def _open(arguments: argparse.Namespace) -> OpenTable:
         if not config.dead_letters.enabled:
             message = f"{target}: dead_letters.enabled is false, so there is no dead-letter table"
             raise InvalidConfig(message)
-        table = open_table(dead_letters_table(config)[0])
+        table = open_table(dead_letters_location(config))
     check_dead_letters(table)
     return table
 

@@ -478,6 +478,7 @@ def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Ite
         "path": dead_letters_path(table.path),
         "max_share": DeadLettersConfig().max_share,
         "tolerated": DeadLettersConfig().tolerated,
+        "retention": None,
     }
     for name, default in defaults.items():
         value = getattr(dead_letters, name)

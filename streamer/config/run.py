@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from streamer.config.errors import Problem
 from streamer.config.section import Location, Section
 from streamer.config.settings import Settings
+from streamer.durations import parse_duration
+
+
+def _check_retention(text: str) -> str:
+    if parse_duration(text) < timedelta(days=1):
+        message = "expected at least a day, because dead letters are deleted by the day"
+        raise ValueError(message)
+    return text
 
 
 class DeadLettersConfig(Section):
@@ -34,6 +43,16 @@ class DeadLettersConfig(Section):
     tolerated: Annotated[int, Field(ge=0)] = 9
     """This number of dead letters, or fewer, never stops a run, neither in one batch nor among the
     last 10,000 records."""
+
+    retention: Annotated[str, Field(min_length=2), AfterValidator(_check_retention)] | None = None
+    """How long dead letters are kept, resolved or not, such as ``30d``: a whole number with ``d``,
+    ``h``, ``m`` or ``s``, and at least a day. Dead letters are deleted by the day (UTC) on which
+    they were rejected, when the whole day is older. The table needs [partitions by
+    day](dead_letters.md#partitions). Default: dead letters are kept."""
+
+    def kept_for(self) -> timedelta | None:
+        """Return how long dead letters are kept; None for ever."""
+        return None if self.retention is None else parse_duration(self.retention)
 
 
 def dead_letters_path(table_path: str) -> str:

@@ -48,6 +48,7 @@ from streamer.events import (
     ServiceFailed,
     SnapshotRead,
     TopicsFound,
+    UnresolvedLettersExpire,
     WarningLogged,
 )
 from streamer.metrics.metric_families import MetricFactory, MetricFamilies
@@ -196,6 +197,8 @@ class RunMetrics:
                 self._services.resolve(event.instant)
             case PartitionsExpired():
                 self._services.expire(event)
+            case UnresolvedLettersExpire():
+                self._services.expired_letters.inc(event.letters)
             case ServiceFailed():
                 self._services.fail_between_batches(event.service)
             case ServiceCompleted():
@@ -532,6 +535,9 @@ class _Services:
         )
         self._expired_bytes = factory.one_counter(
             "expired_bytes", "Size of the files that queries read in expired partitions"
+        )
+        self.expired_letters = factory.one_counter(
+            "expired_unresolved_letters", "Unresolved dead letters that the retention deleted"
         )
         self._failed = factory.counter(
             "service_failures", "Failures of table services between batches", "service"

@@ -35,6 +35,7 @@ from streamer.events import (
     ServiceCompleted,
     ServiceFailed,
     SnapshotRead,
+    UnresolvedLettersExpire,
     WarningLogged,
 )
 
@@ -72,7 +73,13 @@ _ERRORS = (
     HookDropped,
     OffsetsLost,
 )
-_WARNINGS = (GroupCommitFailed, ClusteringAwaited, RulesViolated, ChecksViolated)
+_WARNINGS = (
+    GroupCommitFailed,
+    ClusteringAwaited,
+    RulesViolated,
+    ChecksViolated,
+    UnresolvedLettersExpire,
+)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.dead_letters import to_changes
+from sinks.letter_layout import WITHOUT_DAYS
 from sinks.reject_counts import RejectCount, count_by_code, merge_counts
 from streamer import pipeline
 from streamer.config.load import validated
@@ -37,7 +37,9 @@ def _changes(first_offset: int, codes: list[RejectCode]) -> pa.Table:
         }
     )
     reasons = [RejectReason(code, f"reason {n}") for n, code in enumerate(codes, first_offset)]
-    return to_changes(Rejects.from_records(records, np.arange(count), reasons, Stage.DECODE))
+    return WITHOUT_DAYS.to_changes(
+        Rejects.from_records(records, np.arange(count), reasons, Stage.DECODE)
+    )
 
 
 @given(st.lists(st.lists(_CODES, max_size=6), max_size=4))

@@ -33,11 +33,11 @@ from lakemark.storage import StorageLocation
 from lakemark.transaction.conflicts import BucketCountsChanged, ResizePlanned
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.write.partitioner import Bucket
-from sinks.dead_letters import INDEX, dead_letter_spec, to_changes
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import BucketWriter
 from sinks.hudi.replay import LetterReplay
 from sinks.letter_claims import ClaimJudge, Claims
+from sinks.letter_layout import INDEX, WITHOUT_DAYS, dead_letter_spec
 from streamer.commands.dead_letters import list_letters
 from tests.json_stream import JsonStream, Record, Tombstone
 from transforms.decode.schema_policy import SchemaPolicy
@@ -395,9 +395,11 @@ def test_table_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
     earlier = pa.schema(list(REJECTS_SCHEMA)[:8])
     assert earlier.names[-1] == "stage"
     to = TableWriter(
-        create_table(place, dead_letter_spec("rejects")), earlier, WriterSettings(INDEX)
+        create_table(place, dead_letter_spec("rejects", by_day=False)),
+        earlier,
+        WriterSettings(INDEX),
     )
-    changes = to_changes(Rejects(letters.cast(REJECTS_SCHEMA)))
+    changes = WITHOUT_DAYS.to_changes(Rejects(letters.cast(REJECTS_SCHEMA)))
     kept = [name for name in changes.column_names if name not in REJECTS_SCHEMA.names[8:]]
     writes = BucketWriter(to.begin(), to.assigner.assign_file_groups())
     stat = writes.write(Bucket("", 0), [changes.select(kept)])

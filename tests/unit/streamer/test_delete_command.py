@@ -14,7 +14,7 @@ import pytest
 
 import lakemark
 from lakemark.storage import StorageLocation, open_storage
-from sinks.dead_letters import KEY_FIELDS
+from sinks.letter_layout import KEY_FIELDS
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table_delete import NOT_ERASED
 from tests.golden.golden_table import unpack

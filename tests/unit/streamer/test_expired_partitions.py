@@ -137,7 +137,7 @@ def run(
     expiry = PartitionExpiry(
         writers[0], LIFETIME, INTERVAL_S, runner, events.append, clock.now, clock.monotonic_s
     )
-    services = TableServices(writers, ServicePolicies(), runner, events.append, None, expiry)
+    services = TableServices(writers, ServicePolicies(), runner, events.append, None, [expiry])
     deleted = []
     services.run()
     deleted.append(events[:])

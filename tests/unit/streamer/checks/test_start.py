@@ -25,7 +25,7 @@ from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.sources import topic_client
 from streamer.sources.errors import BrokerUnreachable
-from streamer.table_setup import dead_letters_table, table_spec
+from streamer.table_setup import dead_letters_location, dead_letters_spec, table_spec
 from tests.fixtures.kafka import Kafka
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.schema_registry import RegistryRefused, RegistryUnavailable
@@ -165,7 +165,7 @@ def test_table_that_does_not_fit_is_refused_and_one_that_does_stays_as_it_is(
 ) -> None:
     config = config_of(tmp_path)
     create_table(config.table.location(), table_spec(config))
-    create_table(*dead_letters_table(config))
+    create_table(dead_letters_location(config), dead_letters_spec(config, None))
     before = files(tmp_path)
     check(config, "table ")
     check(config, "dead-letter table ")
