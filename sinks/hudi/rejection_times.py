@@ -7,7 +7,6 @@ one, which is in the partition of its time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -24,7 +23,8 @@ _MARGIN = timedelta(days=1)
 _COLUMNS = [RECORD_KEY, REJECTED_AT]
 
 
-def _utc_now() -> datetime:
+def utc_now() -> datetime:
+    """Return the current time."""
     return datetime.now(UTC)
 
 
@@ -34,22 +34,16 @@ class RejectionTimes:
     Args:
         rejects: the writer of the dead-letter table; None if there is no such table.
         progress: the progress of the streamer.
-        now: returns the current time.
     """
 
-    def __init__(
-        self,
-        rejects: TableWriter | None,
-        progress: SinkProgress,
-        now: Callable[[], datetime] = _utc_now,
-    ) -> None:
-        self._rejects, self._progress, self._now = rejects, progress, now
+    def __init__(self, rejects: TableWriter | None, progress: SinkProgress) -> None:
+        self._rejects, self._progress = rejects, progress
         self._earlier: pa.Table | None = None
-        self._rejected_at = now()
+        self._rejected_at = utc_now()
 
     def begin_batch(self) -> None:
         """Set the time of rejection for all attempts to write a batch."""
-        self._rejected_at = self._now()
+        self._rejected_at = utc_now()
 
     def forget(self) -> None:
         """Read the dead letters of unpublished batches again, because a batch was not published."""

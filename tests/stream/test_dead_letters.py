@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ from lakemark.storage import StorageLocation
 from streamer import pipeline
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.events import BatchWritten, Event
+from streamer.events import BatchWritten, Event, PartitionsExpired, UnresolvedLettersExpire
 from streamer.replay import open_replay
 from tests.fixtures.kafka import Kafka, Message
+from tests.rejection_days import Days, count_by_path
 from tests.stream.orders_pipeline import pipeline_tree
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -64,8 +66,48 @@ def test_each_record_is_inserted_once_although_both_write_at_the_same_time(
     assert open_replay(corrected).run(None).passed == 0
 
 
-def _run(config: PipelineConfig) -> list[BatchWritten]:
-    events: list[Event] = []
+def test_retention_deletes_old_days_and_the_run_continues(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, path = kafka.create_topic(), tmp_path / "orders"
+    tree = pipeline_tree(
+        kafka.bootstrap,
+        topic,
+        str(path),
+        decode={"schema": {"id": "string", "ts": "bigint"}, "unknown_fields": "reject"},
+        dead_letters={"tolerated": 100},
+    )
+    days = Days(monkeypatch, datetime.now(UTC) - timedelta(days=41))
+    letters, events = StorageLocation(f"{path}_dead_letters"), list[Event]()
+    for first in (0, 10):
+        kafka.produce(topic, [_message(first + n, **{"x": 1} if n < 4 else {}) for n in range(8)])
+        _run(validated(tree))
+        days.advance(20)
+    old, kept = count_by_path(letters)
+    tree["decode"]["unknown_fields"] = "ignore"
+    assert open_replay(validated(tree)).run("offset < 3").passed == 3
+
+    tree["decode"]["unknown_fields"], tree["dead_letters"]["retention"] = "reject", "30d"
+    kafka.produce(topic, [_message(20, x=1), _message(21)])
+    batches = _run(validated(tree), events)
+    assert [one.records_read for one in batches] == [2]
+    (reported,) = [one for one in events if isinstance(one, UnresolvedLettersExpire)]
+    assert (reported.letters, reported.partitions) == (1, (old,))
+    (deleted,) = [one for one in events if isinstance(one, PartitionsExpired)]
+    assert deleted.partitions == (old,)
+    new = f"rejected_on={days.now:%Y-%m-%d}"
+    assert count_by_path(letters) == {kept: 4, new: 1}
+    assert not _run(validated(tree))
+    assert metadata_differences(open_table(letters)) == []
+    tree["decode"]["unknown_fields"] = "ignore"
+    assert open_replay(validated(tree)).run(None).passed == 5
+    found = open_table(StorageLocation(str(path))).scan(columns=["id"]).to_table()
+    expected = {f"o{first + n}" for first in (0, 10) for n in range(8)} | {"o20", "o21"}
+    assert set(found.column("id").to_pylist()) == expected - {"o3"}
+
+
+def _run(config: PipelineConfig, events: list[Event] | None = None) -> list[BatchWritten]:
+    events = [] if events is None else events
     with pipeline.build(config, events.append) as built:
         built.loop.run()
     return [event for event in events if isinstance(event, BatchWritten)]
