@@ -50,17 +50,23 @@ def test_the_example_judges_the_records_as_the_page_says(tmp_path: Path) -> None
     assert counts in table.store.read_commit(commit).extra_metadata[keys.EXPECTATIONS]
 
 
-def test_the_checks_on_the_page_judge_batches_of_the_example(tmp_path: Path) -> None:
-    example, checks = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    tree = yaml.safe_load(example) | yaml.safe_load(checks)
-    tree["table"]["path"] = str(tmp_path / "payments")
+def test_the_checks_on_the_page_judge_batches_of_orders(tmp_path: Path) -> None:
+    _, checks = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    tree = yaml.safe_load((ROOT / "examples" / "orders.yaml").read_text()) | yaml.safe_load(checks)
+    tree["table"]["path"] = str(tmp_path / "orders")
     sink, _ = open_sink(validated(tree), cast(KafkaSource, Topic()))
-    records = [{"id": "1", "currency": "CHF"}]
-    (first,) = sink.write(kafka_batch("payments", 0, records), InThisProcess()).check_violations
-    assert str(first.result) == "returned 1 row: payments=1"
-    for changed in ({"id": "1", "currency": "EUR"}, {"id": "2"}):
-        with pytest.raises(BatchCheckFailed, match=r"id=1, currency=CHF, currency_1=EUR|id=2, tim"):
-            sink.write(kafka_batch("payments", 1, [changed, {"id": "2"}]), InThisProcess())
+
+    def write(offset: int, *changes: tuple[str, str]) -> list[str]:
+        at = "2026-05-01T08:00:00Z"
+        rows = [{"order_id": key, "region": region, "updated_at": at} for key, region in changes]
+        result = sink.write(kafka_batch("orders", offset, rows), InThisProcess())
+        return [str(one.result) for one in result.check_violations]
+
+    assert write(0, ("1", "EU")) == ["returned 1 row: orders=1"]
+    (commit,) = [one for one in sink.table.timeline.instants if one.is_completed]
+    with pytest.raises(BatchCheckFailed, match="order_id=1, region=EU, region_1=US"):
+        write(1, ("1", "US"))
+    with pytest.raises(BatchCheckFailed, match="order_id=2, times=2"):
+        write(1, ("2", "EU"), ("2", "EU"))
     (facts,) = re.findall(r"`(\{\"check\".*?\})`", PAGE)
-    (commit, *_) = [one for one in sink.table.timeline.instants if one.is_completed]
     assert facts in sink.table.store.read_commit(commit).extra_metadata[keys.EXPECTATIONS]

@@ -77,6 +77,7 @@ def test_retention_deletes_old_days_and_the_run_continues(
         decode={"schema": {"id": "string", "ts": "bigint"}, "unknown_fields": "reject"},
         dead_letters={"tolerated": 100},
     )
+    tree["table"] = {"path": str(path), "record_key": "id", "ordering": "ts"}
     days = Days(monkeypatch, datetime.now(UTC) - timedelta(days=41))
     letters, events = StorageLocation(f"{path}_dead_letters"), list[Event]()
     for first in (0, 10):
