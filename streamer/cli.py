@@ -43,6 +43,11 @@ _LARGEST_PORT = 65_535
 #: Python packages that only the optional dependency ``streamer`` installs.
 _OF_STREAMER = ("confluent_kafka", "pandas", "prometheus_client", "py4j", "pyspark")
 
+_ARGUMENTS_OF_JOB = (
+    "ARGUMENT: the arguments of the HoodieStreamer job, as they follow the jar on the command line "
+    "of spark-submit: --target-base-path, --table-type, --source-class and so on."
+)
+
 #: Commands that neither need pandas nor start Spark.
 _WITHOUT_PANDAS = ("query", "sql", "subscribe", "table", "dead_letters")
 
@@ -81,7 +86,11 @@ def parser() -> argparse.ArgumentParser:
             "demo", parents=[debug], help="run a broker, a pipeline and queries on sample data"
         )
     )
-    _add_run(commands.add_parser("run", parents=[debug], help="stream a Kafka topic into a table"))
+    _add_run(
+        commands.add_parser(
+            "run", parents=[debug], passed_on="job", help="stream a Kafka topic into a table"
+        )
+    )
     _add_validate(commands.add_parser("validate", parents=[debug], help="check a pipeline file"))
     _add_migrate(
         commands.add_parser(
@@ -89,6 +98,19 @@ def parser() -> argparse.ArgumentParser:
             parents=[debug],
             passed_on="job",
             help="print the pipeline file for a job of HoodieStreamer",
+        )
+    )
+    _add_shadow(
+        commands.add_parser(
+            "shadow",
+            parents=[debug],
+            passed_on="job",
+            help="write a second table next to a running job, and compare both",
+        )
+    )
+    _add_compare(
+        commands.add_parser(
+            "compare", parents=[debug], help="compare the rows of two tables at the same offsets"
         )
     )
     _add_doctor(
@@ -174,15 +196,24 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "Streams a Kafka topic into a table, as described in a pipeline file. Resumes from the "
         "offsets in the table. Runs until you stop it (Ctrl-C, SIGTERM) or, with run.mode: once or "
         "--once, until it has read the topic. Several files, or a folder of files, run in one "
-        "process; the exit code is 1 if one of their pipelines failed."
+        "process; the exit code is 1 if one of their pipelines failed. With --props, a job of "
+        "HoodieStreamer runs without a pipeline file."
     )
+    run.usage = "lakemark run [OPTIONS] PIPELINE … | [OPTIONS] --props FILE -- ARGUMENT …"
     run.add_argument(
         "pipelines",
         metavar="PIPELINE",
-        nargs="+",
+        nargs="*",
         help="a pipeline file (YAML): a path or a URL; or a folder of pipeline files",
     )
     _add_overrides(run)
+    text = (
+        "run the pipeline that lakemark migrate would print for the job of HoodieStreamer with "
+        "this property file (a path or a URL); refused if it would write other rows than the job"
+    )
+    run.add_argument("--props", metavar="FILE", help=text)
+    _add_source_schema(run)
+    run.epilog = _ARGUMENTS_OF_JOB
     run.add_argument(
         "--parallel-batches",
         type=positive,
@@ -203,6 +234,10 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         help="rebuild an existing metadata table without its indexes, such as those that lakemark "
         "does not maintain",
     )
+    _add_event_output(run)
+
+
+def _add_event_output(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--events",
         type=local_path,
@@ -236,20 +271,75 @@ def _add_migrate(migrate: argparse.ArgumentParser) -> None:
     )
     text = "the property file of the job (--props): a path or a URL; included files are read, too"
     migrate.add_argument("properties", metavar="FILE", help=text)
-    text = (
-        "an Avro schema file of the records, for a job whose schema provider reads no file: a path "
-        "or a URL"
-    )
-    migrate.add_argument("--source-schema", metavar="FILE", help=text)
+    _add_source_schema(migrate)
     text = (
         "check the tables as a run does before it writes, and print the offsets at which the "
         "pipeline continues"
     )
     migrate.add_argument("--check-table", action="store_true", help=text)
-    migrate.epilog = (
-        "ARGUMENT: the arguments of the job, as they follow the jar on the command line of "
-        "spark-submit: --target-base-path, --table-type, --source-class and so on."
+    migrate.epilog = _ARGUMENTS_OF_JOB
+
+
+def _add_source_schema(command: argparse.ArgumentParser) -> None:
+    text = (
+        "an Avro schema file of the records, for a job whose schema provider reads no file: a path "
+        "or a URL"
     )
+    command.add_argument("--source-schema", metavar="FILE", help=text)
+
+
+def _add_shadow(shadow: argparse.ArgumentParser) -> None:
+    shadow.usage = "lakemark shadow [OPTIONS] FILE --to TABLE [-- ARGUMENT …]"
+    shadow.description = (
+        "Proves that a pipeline writes the same rows as the job that it should replace, while the "
+        "job runs. Reads the topic into a second table, exactly up to the offsets of the job's "
+        "newest commit, and compares both tables at these offsets; the exit code is 0 only if they "
+        "are equal. Each call continues the second table. The job's table is only read."
+    )
+    text = (
+        "the property file of a HoodieStreamer job, or a pipeline file (.yaml or .yml): a path or "
+        "a URL. Its table is the one that the job writes"
+    )
+    shadow.add_argument("file", metavar="FILE", help=text)
+    text = "the second table: a path or a URL; the first call creates it"
+    shadow.add_argument("--to", metavar="TABLE", required=True, help=text)
+    text = (
+        "let the first call read the topic from source.starting_offsets; by default, it copies the "
+        "rows of the job's table, and continues at the offsets of this copy"
+    )
+    shadow.add_argument("--from-topic", action="store_true", help=text)
+    _add_overrides(shadow)
+    _add_source_schema(shadow)
+    _add_comparison(shadow)
+    _add_event_output(shadow)
+    shadow.epilog = _ARGUMENTS_OF_JOB
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    compare.description = (
+        "Compares the rows of two tables as of the newest commits at which both contain the "
+        "records of a source up to the same position, such as the same Kafka offsets. Prints how "
+        "many rows are equal, missing or different. The exit code is 0 only if all rows, columns "
+        "and types are equal. Both tables are only read. Needs no Spark."
+    )
+    compare.add_argument("old", metavar="OLD_TABLE", help="a local path or a URL")
+    compare.add_argument("new", metavar="NEW_TABLE", help="a local path or a URL")
+    for side in ("old", "new"):
+        text = f"compare the {side} table as of this instant or time, whatever its position"
+        compare.add_argument(f"--{side}-as-of", metavar="TIME", help=text)
+    _add_comparison(compare)
+    add_storage(compare)
+    add_merger(compare)
+
+
+def _add_comparison(command: argparse.ArgumentParser) -> None:
+    text = "the columns by which rows are matched, such as a,b (default: those of the record key)"
+    command.add_argument("--key", type=_comma_list, metavar="NAMES", help=text)
+    text = "columns that are not compared, such as a column with the time of the write"
+    command.add_argument("--ignore", type=_comma_list, metavar="NAMES", help=text)
+    text = "how many examples of each kind of difference are printed (default: 5)"
+    command.add_argument("--examples", type=positive, default=5, metavar="N", help=text)
+    command.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_doctor(doctor: argparse.ArgumentParser) -> None:

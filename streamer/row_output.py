@@ -104,7 +104,7 @@ def write_json_lines(batches: Batches, out: TextIO) -> int:
 
 def json_texts(batch: pa.RecordBatch) -> Iterator[str]:
     """Yield each row as a JSON object, as ``write_json_lines`` writes it."""
-    return (_json(row) for row in _python_rows(batch))
+    return (json_text(row) for row in _python_rows(batch))
 
 
 def print_rows(batches: Batches, console: Console) -> int:
@@ -254,7 +254,7 @@ _WRITERS: dict[str, Callable[[Batches, pa.Schema, Path], int]] = {
 }
 
 
-def _json(value: object) -> str:
+def json_text(value: object) -> str:
     """Return a value as JSON. NaN and infinity, which JSON lacks, become text, as in Spark."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
@@ -295,7 +295,7 @@ def screen_value(value: object) -> object:
 
 def _cell_text(value: object) -> str:
     if isinstance(value, list | dict):
-        return _json(value)
+        return json_text(value)
     if isinstance(value, date | datetime | time):
         return value.isoformat()
     if isinstance(value, bytes):  # for example a dead letter's value, which is mostly text
@@ -318,21 +318,21 @@ def _python_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
 
 def _python_row(batch: pa.RecordBatch, row: int) -> dict[str, object]:
     names = batch.schema.names
-    return {name: _python_value(batch.column(at)[row]) for at, name in enumerate(names)}
+    return {name: python_value(batch.column(at)[row]) for at, name in enumerate(names)}
 
 
-def _python_value(value: pa.Scalar) -> object:
+def python_value(value: pa.Scalar) -> object:
     """Return the Python value; a time outside Python's range becomes text in the same format."""
     if not value.is_valid:
         return None
     if isinstance(value, pa.MapScalar):
         keys, values = value.values.flatten()
         pairs = zip(keys, values, strict=True)
-        return {str(_python_value(key)): _python_value(one) for key, one in pairs}
+        return {str(python_value(key)): python_value(one) for key, one in pairs}
     if isinstance(value, pa.StructScalar):
-        return {name: _python_value(one) for name, one in value.items()}
+        return {name: python_value(one) for name, one in value.items()}
     if isinstance(value, pa.ListScalar):
-        return [_python_value(one) for one in value]
+        return [python_value(one) for one in value]
     try:
         return value.as_py()
     except (OverflowError, ValueError):

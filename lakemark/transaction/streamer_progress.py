@@ -293,6 +293,43 @@ def read_table_progress(
     return TableProgress(streamers, _known_up_to(timeline, is_quiet=is_quiet))
 
 
+def progress_after_commits(
+    store: TimelineStore,
+    timeline: Timeline,
+    parse: Callable[[str], Checkpoint],
+    identity: str = DEFAULT_IDENTITY,
+) -> list[tuple[Instant, StreamerProgress[Checkpoint]]]:
+    """Return how far one streamer had read after each commit of the active timeline.
+
+    Commits that completed before the first known progress are omitted. Commits whose progress
+    cannot be parsed are treated as if they recorded none.
+
+    Args:
+        store: the reader of the timeline's instants.
+        timeline: the active timeline.
+        parse: see ``decode_progress``.
+        identity: the streamer.
+
+    Returns:
+        The commits by completion time, each with the newest progress that it or an earlier commit
+        records.
+    """
+    is_in_effect = in_effect_on(store, timeline)
+    ingest = [(i, extra) for i, extra in active_commits(store, timeline) if i.action.is_ingest]
+    has_delta_commits = any(i.action is Action.DELTA_COMMIT for i, _ in ingest)
+    ingest.sort(key=lambda c: (c[0].completed_at or "", c[0].requested_at))
+    newest: StreamerProgress[Checkpoint] | None = None
+    found: list[tuple[Instant, StreamerProgress[Checkpoint]]] = []
+    for instant, extra in ingest:
+        recorded = _decode(instant, extra, has_delta_commits, parse, True).streamers.get(identity)
+        if recorded is not None and is_in_effect(recorded.commit):
+            is_newer = newest is None or newest.known_at <= recorded.known_at
+            newest = recorded if is_newer else newest
+        if newest is not None:
+            found.append((instant, newest))
+    return found
+
+
 def encode_table_progress(known: TableProgress[Checkpoint]) -> dict[str, str]:
     """Return the extra metadata that records the progress of all streamers."""
     streamers = {name: _to_json(progress) for name, progress in sorted(known.streamers.items())}

@@ -10,9 +10,8 @@ from streamer.checks.tables import check_letters, check_rows
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
 from streamer.continuation import find_own_progress
-from streamer.migration.job import Job
-from streamer.migration.properties import read_properties
 from streamer.migration.report import render_report
+from streamer.migration.run_of_job import read_job
 from streamer.migration.secrets import build_job_redactor
 from streamer.migration.translation import translate
 from streamer.prepared_sink import prepare_sink
@@ -30,8 +29,7 @@ def execute(arguments: argparse.Namespace) -> int:
         InvalidConfig: an argument is not one of HoodieStreamer.
         HudiError: with ``--check-table``, a run would refuse a table of the pipeline.
     """
-    properties = read_properties(arguments.properties)
-    job = Job.parse(properties, arguments.job, arguments.source_schema)
+    job = read_job(arguments.properties, arguments.job, arguments.source_schema)
     arguments.redacted = redacted = build_job_redactor(job.values)
     found = translate(job, _head(arguments.properties))
     sys.stdout.write(found.text or "")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
+from lakemark.errors import InvalidConfig
 from streamer import display, pipeline
 from streamer.capture_logs import capture_logs, log_clashes
 from streamer.config.errors import ConfigError
@@ -24,6 +25,8 @@ from streamer.job.plan import JobPlan, plan_job
 from streamer.keepalive import emit_keepalives
 from streamer.loop import StreamLoop
 from streamer.metrics.server import RunMonitor, monitor_run
+from streamer.migration.run_of_job import load_pipeline_of_job, read_job
+from streamer.migration.secrets import build_job_redactor
 from streamer.snapshot import find_state
 from streamer.stopping import StopSignals, stop_on_signals
 
@@ -36,17 +39,22 @@ def execute(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: a pipeline file is not valid, or a secret cannot be found on this machine.
         CannotListen: another process uses the port of the metrics endpoint.
+        InvalidConfig: neither a pipeline file nor a job is named, or both; or a job cannot become
+            a pipeline that writes the same rows.
         PipelinesFailed: some of several pipelines failed permanently.
         HudiError: the run failed permanently.
     """
     overrides = [*arguments.overrides, *_overrides(arguments)]
+    if arguments.props is not None:
+        run_pipeline(arguments, *_load_job(arguments, overrides))
+        return 0
+    _check_is_no_job(arguments)
     with _report_bad_file(arguments):
         files = find_files(arguments.pipelines)
         config = _load_one(files, arguments.pipelines, overrides)
         plan = None if config else plan_job(files, overrides)
     if config is not None:
-        arguments.redacted = build_redactor(config)
-        _run_one(arguments, config)
+        run_pipeline(arguments, config)
     elif plan is not None:
         arguments.redacted = plan.redactor()
         _run_several(arguments, plan)
@@ -67,12 +75,73 @@ def _load_one(
     if has_several_topics(tree):
         return None
     config = validated(tree)
-    if problems := config.unresolved():  # now, because some secrets are needed after hours only
-        raise ConfigError(problems)
+    check_resolved(config)
     return config
 
 
-def _run_one(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+def _load_job(
+    arguments: argparse.Namespace, overrides: Sequence[str]
+) -> tuple[PipelineConfig, Sequence[str]]:
+    """Return the pipeline of a job of HoodieStreamer, and warnings about the job.
+
+    Raises:
+        InvalidConfig: an argument is not one of HoodieStreamer, or pipeline files are named, too.
+        IncompleteTranslation: a pipeline would not write the same rows as the job.
+        ConfigError: a file cannot be read, or a secret cannot be found on this machine.
+    """
+    if arguments.pipelines:
+        message = (
+            f"--props describes the pipeline, so {arguments.pipelines[0]} is not needed; remove it "
+            "(arguments of HoodieStreamer follow after --)"
+        )
+        raise InvalidConfig(message)
+    with _report_bad_file(arguments):
+        job = read_job(arguments.props, arguments.job, arguments.source_schema)
+        arguments.redacted = build_job_redactor(job.values)
+        loaded = load_pipeline_of_job(job, overrides)
+        check_resolved(loaded.config)
+    return loaded.config, loaded.warnings
+
+
+def _check_is_no_job(arguments: argparse.Namespace) -> None:
+    """Check the arguments of a run of pipeline files.
+
+    Raises:
+        InvalidConfig: no file is named, or arguments of HoodieStreamer are given.
+    """
+    if not arguments.pipelines:
+        message = "name a pipeline file, or the property file of a HoodieStreamer job with --props"
+        raise InvalidConfig(message)
+    if arguments.job or arguments.source_schema:
+        given = "arguments after --" if arguments.job else "--source-schema"
+        message = f"{given} describe a job of HoodieStreamer; name its property file with --props"
+        raise InvalidConfig(message)
+
+
+def check_resolved(config: PipelineConfig) -> None:
+    """Check now that all secrets can be found, because some are needed after hours only.
+
+    Raises:
+        ConfigError: a secret cannot be found on this machine.
+    """
+    if problems := config.unresolved():
+        raise ConfigError(problems)
+
+
+def run_pipeline(
+    arguments: argparse.Namespace, config: PipelineConfig, warnings: Sequence[str] = ()
+) -> None:
+    """Run one pipeline until it has caught up or is stopped.
+
+    Args:
+        arguments: the options of the output. Receives the loop, and what removes secrets.
+        config: the pipeline.
+        warnings: texts that are reported first.
+
+    Raises:
+        HudiError: the run failed permanently.
+    """
+    arguments.redacted = build_redactor(config)
     with (
         stop_on_signals() as signals,
         _output(arguments, config) as shown,
@@ -81,6 +150,8 @@ def _run_one(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         _report_failures(monitor.listener, arguments, signals),
     ):
         log_clashes()
+        for warning in warnings:
+            _LOG.warning("without counterpart: %s", warning)
         if arguments.parallel_batches is not None:
             _LOG.warning("--parallel-batches has no effect, because there is only one pipeline")
         snapshot: StreamLoop | None = None

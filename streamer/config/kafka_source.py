@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -93,6 +93,17 @@ def _starting(given: object) -> object:
         "expected earliest, latest, a mapping of partitions to offsets, such as {0: 1200}, or "
         "{timestamp: TIME}"
     )
+    raise ValueError(message)
+
+
+def _ending(given: object) -> object:
+    if given is None:
+        return None
+    if isinstance(given, Mapping) and given:
+        offsets = {_natural(partition): _natural(offset) for partition, offset in given.items()}
+        if None not in offsets and None not in offsets.values():
+            return offsets
+    message = "expected a mapping of partitions to offsets, such as {0: 1200, 1: 900}"
     raise ValueError(message)
 
 
@@ -202,6 +213,13 @@ class KafkaSourceConfig(AnySource):
     at its first record with this timestamp or a later one. If there is no such record, the
     partition starts at its end."""
 
+    ending_offsets: Annotated[dict[int, int] | None, BeforeValidator(_ending)] = None
+    """The offsets up to which runs read, such as ``{0: 1200, 1: 900}``: the first offset of each
+    partition that is not read. Partitions that are not named are not read. Only for ``run.mode:
+    once``, which then ends exactly there. If the topic does not have these offsets yet, or the
+    table has read past them, the run is refused. ``lakemark shadow`` uses this setting to compare
+    two tables ([Continue a table of HoodieStreamer](from_hoodiestreamer.md))."""
+
     max_records_per_batch: Annotated[int, Field(ge=1, le=_LONG)] = 1_000_000
     """The largest number of offsets that one commit may cover. With many partitions, Spark may
     slightly exceed it, so that no partition is starved."""
@@ -261,3 +279,15 @@ class KafkaSourceConfig(AnySource):
     def unresolved(self) -> list[Problem]:
         """See ``AnySource``."""
         return settings.unresolved(self.consumer, "source.consumer")
+
+
+def ending_problems(source: AnySource, mode: str) -> Iterator[Problem]:
+    """Yield a problem if a run that should not end has offsets at which it ends.
+
+    Args:
+        source: the source, of any kind.
+        mode: ``run.mode``.
+    """
+    if isinstance(source, KafkaSourceConfig) and source.ending_offsets and mode != "once":
+        text = f"needs run.mode: once, but this is {mode}; start the run with --once"
+        yield Problem("source.ending_offsets", text)

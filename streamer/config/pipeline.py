@@ -24,7 +24,7 @@ from streamer.config.expect import Rules, build_checks, build_rules, expect_prob
 from streamer.config.files_source import DECODED_AS, FilesSourceConfig, files_problems
 from streamer.config.formats import AnyDecodeConfig
 from streamer.config.hooks import Hooks, hook_problems, unresolved_hooks
-from streamer.config.kafka_source import KafkaSourceConfig
+from streamer.config.kafka_source import KafkaSourceConfig, ending_problems
 from streamer.config.metrics import MetricsConfig
 from streamer.config.non_blocking import non_blocking_problems
 from streamer.config.partition_lifetime import (
@@ -130,6 +130,7 @@ class PipelineConfig(Section):
             *clustering_problems(self.clustering, self.table, self.archival),
             *bucket_resizing_problems(self.bucket_resizing),
             *partition_lifetime_problems(self.partition_lifetime, self.table),
+            *ending_problems(self.source, self.run.mode),
             *retry_problems(self.run.retry),
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),

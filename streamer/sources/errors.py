@@ -9,6 +9,8 @@ SourceError
 ├─ ConnectorMissing    (Permanent) Spark runs without the Kafka connector
 ├─ TopicNotFound       (Permanent)
 ├─ UnknownPartitions   (Permanent) ``source.starting_offsets`` names partitions that the topic lacks
+├─ EndingPassed        (Permanent) the table has read past ``source.ending_offsets``
+├─ EndingNotReached    (Permanent) the topic does not have ``source.ending_offsets`` yet
 ├─ ForeignCheckpoint   (Permanent) the table's checkpoint belongs to another topic
 ├─ SnapshotUnread      (Permanent) the snapshot must be read, or read completely, before the topic
 ├─ TopicReplaced       (Retriable) the topic was created again while a batch was read
@@ -111,6 +113,29 @@ class UnknownPartitions(SourceError, Permanent):
             f"{count} (0 to {count - 1})"
         )
         self.topic, self.partitions, self.count = topic, frozenset(partitions), count
+
+
+class EndingPassed(SourceError, Permanent):
+    """The table contains records at or after ``source.ending_offsets``."""
+
+    def __init__(self, topic: str, partition: int, read: int, ending: int) -> None:
+        super().__init__(
+            f"the table has read partition {partition} of topic {topic} up to offset {read}, past "
+            f"source.ending_offsets, {ending}; name later offsets"
+        )
+        self.topic, self.partition, self.read, self.ending = topic, partition, read, ending
+
+
+class EndingNotReached(SourceError, Permanent):
+    """A partition does not have its offset of ``source.ending_offsets``, or does not exist."""
+
+    def __init__(self, topic: str, partition: int, end: int | None, ending: int) -> None:
+        found = f"has no partition {partition}" if end is None else f"ends at offset {end} there"
+        super().__init__(
+            f"source.ending_offsets ends partition {partition} at {ending}, but topic {topic} "
+            f"{found}; correct the offsets, or run again later if a transaction is still open"
+        )
+        self.topic, self.partition, self.end, self.ending = topic, partition, end, ending
 
 
 class ForeignCheckpoint(SourceError, Permanent):

@@ -20,6 +20,7 @@ from streamer.config.kafka_source import KafkaSourceConfig, StartingTime
 from streamer.events import Listener, ignore
 from streamer.executors import is_local
 from streamer.sources import kafka_offsets, start_rules
+from streamer.sources.batch_planner import BatchPlanner
 from streamer.sources.errors import (
     LostOffsets,
     OffsetsWithoutRecord,
@@ -120,6 +121,7 @@ class KafkaSource(Source):
             TopicRecreated: the topic was created again, and ``source.on_offset_out_of_range`` is
                 ``fail``.
             LostOffsets: unread records were deleted, and this setting is ``fail``.
+            EndingPassed, EndingNotReached: see ``start_rules.check_ending``.
             SourceError: the topic cannot be read; see the subclasses.
         """
         found_id = self._admin.topic_id()
@@ -129,6 +131,8 @@ class KafkaSource(Source):
         if not self._is_first:
             self._resolved = None  # the table has recorded the first start
         start_rules.check_losses(self._config, start, topic_id, found_id)
+        if self._config.ending_offsets is not None:
+            start_rules.check_ending(self._config, start.checkpoint, self._admin.ranges())
         return replace(start, topic_id=found_id)
 
     def check_same_topic(self, topic_id: str) -> None:
@@ -253,8 +257,12 @@ class KafkaSource(Source):
             SourceError: the lengths of records cannot be sampled.
         """
         start, topic_id = begun.checkpoint, begun.topic_id
+        start, topic_id = begun.checkpoint, begun.topic_id
         assert isinstance(start, KafkaCheckpoint), start
-        return KafkaStream(self.stream(start), start, topic_id, settings, check_read)
+        planner = BatchPlanner(
+            start, topic_id, settings.scratch, check_read, self._config.ending_offsets
+        )
+        return KafkaStream(self.stream(start), planner, settings)
 
     def stream(self, start: KafkaCheckpoint) -> DataFrame:
         """Return the records from ``start`` on, as a streaming DataFrame.

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.batch import KafkaBatch
 from streamer.sources.batch_planner import BatchPlanner
-from streamer.sources.source import CheckRead, StreamSettings
+from streamer.sources.source import StreamSettings
 
 
 class KafkaStream:
@@ -18,22 +17,12 @@ class KafkaStream:
 
     Args:
         records: the records, as a streaming DataFrame.
-        start: the offsets at which the stream starts.
-        topic_id: the id of the topic.
+        planner: builds the batches.
         settings: how the stream runs. Spark writes its offset log to the scratch folder.
-        check_read: checks a batch before it is published.
     """
 
-    def __init__(
-        self,
-        records: DataFrame,
-        start: KafkaCheckpoint,
-        topic_id: str,
-        settings: StreamSettings,
-        check_read: CheckRead,
-    ) -> None:
-        self._records, self._settings = records, settings
-        self._planner = BatchPlanner(start, topic_id, settings.scratch, check_read)
+    def __init__(self, records: DataFrame, planner: BatchPlanner, settings: StreamSettings) -> None:
+        self._records, self._planner, self._settings = records, planner, settings
 
     def plan(self, given: DataFrame, batch_id: int) -> KafkaBatch | None:
         """See ``BatchPlanner.next``."""

@@ -14,6 +14,8 @@ from checkpoints.snapshot_position import SnapshotPosition
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.sources import kafka_offsets
 from streamer.sources.errors import (
+    EndingNotReached,
+    EndingPassed,
     ForeignCheckpoint,
     LostOffsets,
     SnapshotUnread,
@@ -92,3 +94,26 @@ def check_losses(source: KafkaSourceConfig, start: Start, read: str, found: str)
         raise TopicRecreated(source.topic, read, found)
     if start.lost:
         raise LostOffsets(source.topic, start.lost)
+
+
+def check_ending(
+    source: KafkaSourceConfig, start: KafkaCheckpoint, available: Mapping[int, OffsetRange]
+) -> None:
+    """Check that a run can read up to ``source.ending_offsets``, if they are set.
+
+    Args:
+        source: the settings of the source.
+        start: where the run starts.
+        available: the offsets of each partition.
+
+    Raises:
+        EndingPassed: the run starts after these offsets.
+        EndingNotReached: the topic does not have these offsets.
+    """
+    for partition, ending in (source.ending_offsets or {}).items():
+        read, held = start.offsets.get(partition, 0), available.get(partition)
+        if held is None or held.end < ending:
+            end = None if held is None else held.end
+            raise EndingNotReached(source.topic, partition, end, ending)
+        if read > ending:
+            raise EndingPassed(source.topic, partition, read, ending)

@@ -1,0 +1,1 @@
+"""Compares the rows of two tables as of the same position in their source."""
