@@ -46,7 +46,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     overrides = [*arguments.overrides, *_overrides(arguments)]
     if arguments.props is not None:
-        run_pipeline(arguments, *_load_job(arguments, overrides))
+        config, warnings = _load_job(arguments, overrides)
+        run_pipeline(arguments, config, [*warnings, *_ignored(arguments)])
         return 0
     _check_is_no_job(arguments)
     with _report_bad_file(arguments):
@@ -54,11 +55,18 @@ def execute(arguments: argparse.Namespace) -> int:
         config = _load_one(files, arguments.pipelines, overrides)
         plan = None if config else plan_job(files, overrides)
     if config is not None:
-        run_pipeline(arguments, config)
+        run_pipeline(arguments, config, _ignored(arguments))
     elif plan is not None:
         arguments.redacted = plan.redactor()
         _run_several(arguments, plan)
     return 0
+
+
+def _ignored(arguments: argparse.Namespace) -> Sequence[str]:
+    """Return a warning for the option that one pipeline does not use."""
+    if arguments.parallel_batches is None:
+        return ()
+    return ("--parallel-batches has no effect, because there is only one pipeline",)
 
 
 def _load_one(
@@ -151,9 +159,7 @@ def run_pipeline(
     ):
         log_clashes()
         for warning in warnings:
-            _LOG.warning("without counterpart: %s", warning)
-        if arguments.parallel_batches is not None:
-            _LOG.warning("--parallel-batches has no effect, because there is only one pipeline")
+            _LOG.warning("%s", warning)
         snapshot: StreamLoop | None = None
         if find_state(config).is_due:
             opened = pipeline.build_snapshot(

@@ -50,6 +50,8 @@ def execute(arguments: argparse.Namespace) -> int:
         SourceError: the topic cannot be read up to the offsets of the job.
         HudiError: a table cannot be read or written.
     """
+    if arguments.json:  # the only line on stdout is the comparison
+        arguments.log_format = "json"
     config, warnings = _load(arguments, arguments.overrides)
     _check_other_table(config, arguments.to)
     old = _find_old(config)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.schema.field_path import column_at
-from streamer.comparison.values import equal_values
+from streamer.comparison.values import all_equal, equal_values
 from streamer.row_output import python_value
 
 #: A key or a row, as Python values by column.
@@ -107,7 +107,7 @@ class RowComparison:
         compared: Mapping[str, npt.NDArray[np.bool_]],
     ) -> None:
         """Count pairs of rows with the same key, and keep the first ones that differ."""
-        same = np.logical_and.reduce([np.ones(len(pairs[0]), np.bool_), *compared.values()])
+        same = all_equal(len(pairs[0]), compared.values())
         self.equal += int(same.sum())
         self.different += int((~same).sum())
         self.by_column.update(
@@ -151,8 +151,9 @@ def _key_codes(old: pa.Table, new: pa.Table, key: Sequence[str]) -> tuple[Positi
 def _repeated(codes: Positions, other_codes: Positions) -> npt.NDArray[np.bool_]:
     """Return for each number of a key whether a table has several rows with this key."""
     length = int(max(codes.max(initial=-1), other_codes.max(initial=-1))) + 1
-    counts = (np.bincount(one, minlength=length) for one in (codes, other_codes))
-    return np.logical_or.reduce([count > 1 for count in counts])
+    left, right = (np.bincount(one, minlength=length) > 1 for one in (codes, other_codes))
+    is_repeated: npt.NDArray[np.bool_] = left | right
+    return is_repeated
 
 
 def _pair_unique(

@@ -6,6 +6,7 @@ list or struct. -0.0 equals 0.0. The entries of a map have no order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -34,6 +35,14 @@ def equal_values(one: pa.Array, other: pa.Array) -> Equal:
     return equal
 
 
+def all_equal(count: int, parts: Iterable[Equal]) -> Equal:
+    """Return for each of ``count`` positions whether all parts are equal."""
+    equal: Equal = np.ones(count, np.bool_)
+    for part in parts:
+        equal &= part
+    return equal
+
+
 def _equal_valid(one: pa.Array, other: pa.Array) -> Equal:
     """Compare values that are not null."""
     kind = one.type
@@ -42,7 +51,7 @@ def _equal_valid(one: pa.Array, other: pa.Array) -> Equal:
             equal_values(pc.struct_field(one, [n]), pc.struct_field(other, [n]))
             for n in range(kind.num_fields)
         ]
-        return np.logical_and.reduce([np.ones(len(one), np.bool_), *fields])
+        return all_equal(len(one), fields)
     if pa.types.is_map(kind):
         return _equal_lists(one, other, is_map=True)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -87,8 +96,8 @@ def _elements(lists: pa.Array, *, is_map: bool) -> list[pa.Array]:
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
     """Return the number of elements of each list or map, none of which is null."""
-    offsets = lists.offsets.to_numpy(zero_copy_only=False)
-    return np.diff(offsets).astype(np.int64)
+    lengths: npt.NDArray[np.int64] = np.diff(np.asarray(lists.offsets)).astype(np.int64)
+    return lengths
 
 
 def _bits(values: pa.Array) -> Equal:

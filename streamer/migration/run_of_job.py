@@ -85,7 +85,8 @@ def load_pipeline_of_job(job: Job, overrides: Sequence[str] = ()) -> PipelineOfJ
     for variable, value in _secrets(found, job):
         os.environ.setdefault(variable, value)
     config = load_text(found.text, overrides=overrides)
-    return PipelineOfJob(config, tuple(_texts(found, job, changes_rows=False)))
+    warnings = (f"without counterpart: {one}" for one in _texts(found, job, changes_rows=False))
+    return PipelineOfJob(config, tuple(warnings))
 
 
 def _reasons(found: Translation, job: Job) -> list[str]:
