@@ -10,7 +10,8 @@ from streamer.checks.tables import check_letters, check_rows
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
 from streamer.continuation import find_own_progress
-from streamer.migration.report import render_report
+from streamer.migration.pipeline_text import add_to_head
+from streamer.migration.report import render_incomplete, render_report
 from streamer.migration.run_of_job import read_job
 from streamer.migration.secrets import build_job_redactor
 from streamer.migration.translation import translate
@@ -32,7 +33,9 @@ def execute(arguments: argparse.Namespace) -> int:
     job = read_job(arguments.properties, arguments.job, arguments.source_schema)
     arguments.redacted = redacted = build_job_redactor(job.values)
     found = translate(job, _head(arguments.properties))
-    sys.stdout.write(found.text or "")
+    if found.text is not None:
+        notice = redacted("\n".join(render_incomplete(found, job))).splitlines()
+        sys.stdout.write(add_to_head(found.text, notice))
     sys.stderr.write(redacted(render_report(found, job)))
     if arguments.check_table and found.config is not None:
         of_pipeline = build_redactor(found.config)

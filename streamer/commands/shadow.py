@@ -132,7 +132,7 @@ def _overrides(config: PipelineConfig, path: str, end: KafkaCheckpoint) -> Seque
     the consumer group nor the port of metrics with the job.
     """
     ending = {str(partition): offset for partition, offset in end.offsets.items()}
-    values = {
+    values: dict[str, object] = {
         "name": f"{config.name}-shadow",
         "table.path": path,
         "dead_letters.path": dead_letters_path(path),

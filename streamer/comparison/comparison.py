@@ -94,8 +94,9 @@ def compare_tables(
     """
     columns = compare_schemas(old.scan().schema, new.scan().schema, rules.ignored)
     named = _check_key(rules.key or _record_key(old, new), columns) or _plain(columns.compared)
-    sides = [one.scan(columns.compared.names).batches() for one in (old, new)]
-    return TableComparison(named, columns, compare_rows(*sides, columns.compared, named, rules))
+    left, right = (one.scan(columns.compared.names).batches() for one in (old, new))
+    rows = compare_rows(left, right, columns.compared, named, rules)
+    return TableComparison(named, columns, rows)
 
 
 def compare_rows(

@@ -34,7 +34,14 @@ def render_pipeline(settings: Sequence[Sets], head: str) -> str:
         _insert(tree, split_path(one.path), one)
     order = list(PipelineConfig.model_fields)
     sections = {name: tree[name] for name in sorted(tree, key=order.index)}
-    return "\n".join([*_comment(head, ""), *_lines(sections, "")]) + "\n"
+    return "\n".join([*comment_lines(head, ""), *_lines(sections, "")]) + "\n"
+
+
+def add_to_head(pipeline: str, lines: Sequence[str]) -> str:
+    """Return the text of a pipeline file with further lines after the comment at its beginning."""
+    given = pipeline.splitlines()
+    end = next(n for n, line in enumerate(given) if not line.startswith("#"))
+    return "\n".join([*given[:end], *lines, *given[end:]]) + "\n"
 
 
 def _insert(tree: _Tree, path: Sequence[str], setting: Sets) -> None:
@@ -53,7 +60,7 @@ def _lines(tree: Mapping[str, Sets | _Tree], indent: str) -> Iterator[str]:
             yield f"{indent}{_inline(name)}:"
             yield from _lines(value, indent + _INDENT)
             continue
-        yield from _comment(value.comment, indent)
+        yield from comment_lines(value.comment, indent)
         if isinstance(value.value, list) and any(isinstance(one, dict) for one in value.value):
             yield f"{indent}{name}:"
             for one in value.value:
@@ -87,7 +94,13 @@ def _block(value: object) -> list[str]:
     return lines if read == value else []
 
 
-def _comment(text: str, indent: str) -> list[str]:
+def comment_lines(text: str, indent: str) -> list[str]:
+    """Return a text as the lines of a comment in a pipeline file.
+
+    Args:
+        text: the text.
+        indent: the spaces before each line.
+    """
     return textwrap.wrap(
         text,
         _WIDTH,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from streamer.migration.job import Job
 from streamer.migration.outcome import Harmless, Missing, Outcome, Sets
+from streamer.migration.pipeline_text import comment_lines
 from streamer.migration.secrets import variables_in
 from streamer.migration.translation import Translation
 
@@ -24,6 +26,26 @@ def render_report(translation: Translation, job: Job) -> str:
         *_section("no pipeline file is printed", list(translation.problems)),
     ]
     return "".join(parts)
+
+
+def render_incomplete(translation: Translation, job: Job) -> list[str]:
+    """Return the comment that says that the pipeline file is not complete, and what to do.
+
+    Returns:
+        The lines of the comment; none if the pipeline writes the same rows as the job.
+    """
+    if translation.is_complete:
+        return []
+    changing = (
+        one for one in translation.outcomes if isinstance(one, Missing) and one.changes_rows
+    )
+    text = (
+        "NOT COMPLETE: with this file, a pipeline would not write the same rows as the job, "
+        "because of the following settings of the job. Do what is said about each of them, then "
+        "delete these lines:"
+    )
+    parts = (comment_lines(f"- {one}", "") for one in _texts(changing, job))
+    return ["#", *comment_lines(text, ""), *chain.from_iterable(parts)]
 
 
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:

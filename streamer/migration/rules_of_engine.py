@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from streamer.migration.rule import Combined, NoCounterpart, NoEffect, Rule
 
-_SYNC_REMEDY = (
-    "add a Hive metastore or AWS Glue to catalogs (docs/catalogs.md); for other catalogs, run a "
-    "sync tool of Apache Hudi as a separate job"
+_SYNC = Combined(
+    "[`catalogs`](catalogs.md), for a Hive metastore and AWS Glue; for other catalogs, run a sync "
+    "tool of Apache Hudi as a separate job"
 )
-_SYNC = NoCounterpart(_SYNC_REMEDY, unless=("false", ""))
 _SYNC_DETAIL = NoEffect("it belongs to the sync to a catalog")
 _BOOTSTRAP = NoCounterpart(
     "lakemark does not bootstrap tables; create the table with Apache Hudi",
@@ -34,10 +33,22 @@ _METRICS = NoEffect("it belongs to a reporter of metrics without counterpart")
 CATALOG_RULES = (
     Rule("--enable-sync", _SYNC, takes_value=False),
     Rule("--enable-hive-sync", _SYNC, takes_value=False),
-    Rule("--sync-tool-classes", _SYNC_DETAIL),
+    Rule("--sync-tool-classes", _SYNC),
+    *(
+        Rule(name, _SYNC)
+        for name in (
+            "hoodie.datasource.meta.sync.enable",
+            "hoodie.datasource.hive_sync.enable",
+            "hoodie.datasource.hive_sync.database",
+            "hoodie.datasource.hive_sync.table",
+            "hoodie.datasource.hive_sync.metastore.uris",
+            "hoodie.datasource.hive_sync.auto_create_database",
+            "hoodie.datasource.hive_sync.table.strategy",
+            "hoodie.datasource.hive_sync.skip_ro_suffix",
+            "hoodie.datasource.hive_sync.table_properties",
+        )
+    ),
     Rule("--force-empty-sync", _SYNC_DETAIL, takes_value=False),
-    Rule("hoodie.datasource.hive_sync.enable", _SYNC),
-    Rule("hoodie.datasource.meta.sync.enable", _SYNC),
     *(
         Rule(name, _SYNC_DETAIL)
         for name in (

@@ -12,6 +12,7 @@ from streamer.config.column_roles import ordering_type_problems
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.load import load_text
 from streamer.config.pipeline import PipelineConfig
+from streamer.migration.catalogs import convert_catalogs
 from streamer.migration.clustering import convert_clustering
 from streamer.migration.compacting import convert_compaction
 from streamer.migration.files import convert_files, file_format
@@ -116,6 +117,7 @@ def _outcomes(job: Job, schema: SourceSchema | Missing | None) -> Iterator[Outco
         *convert_compaction(job),
         *convert_clustering(job),
         *convert_run(job),
+        *convert_catalogs(job),
     ]
     yield from combined
     yield from job.replaced

@@ -73,7 +73,8 @@ def cases(draw: st.DrawFn) -> tuple[pa.Schema, list[str], list[dict[str, Any]]]:
 
 
 def batches(rows: list[dict[str, Any]], schema: pa.Schema, size: int) -> list[pa.RecordBatch]:
-    return pa.Table.from_pylist(rows, schema).to_batches(size)
+    found: list[pa.RecordBatch] = pa.Table.from_pylist(rows, schema).to_batches(size)
+    return found
 
 
 @settings(max_examples=examples(150), deadline=None)

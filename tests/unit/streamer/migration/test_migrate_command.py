@@ -110,6 +110,17 @@ def test_exit_code_shows_that_rows_would_differ(
     printed = capsys.readouterr()
     assert "the rows depend on them:\n  --payload-class: com.example.Own" in printed.err
     assert printed.out.startswith("# The job of HoodieStreamer with job.properties")
+    head = printed.out.partition("\nsource:")[0]
+    assert "# NOT COMPLETE: " in head
+    assert "# - --payload-class: com.example.Own" in head
+
+
+def test_file_that_is_complete_does_not_say_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_properties(tmp_path, {"hoodie.archive.beyond.savepoint": "true"})
+    assert main(["migrate", file, "--", *words({})]) == OK
+    assert "NOT COMPLETE" not in capsys.readouterr().out
 
 
 def test_nothing_is_printed_for_a_source_without_counterpart(
