@@ -11,7 +11,6 @@ from lakemark.operations.table_index import (
     DEFAULT_BUCKETS,
     IndexKind,
     NewIndex,
-    PartitionChange,
     has_bucket_index,
 )
 from lakemark.operations.write import RowWriter
@@ -50,9 +49,9 @@ def copy_table(
         allow_text_ordering=config.table.allow_text_ordering,
         base_files=config.base_files.parquet_settings(),
     )
-    moves = index.kind is IndexKind.LOOKUP and config.table.moves_rows
-    writer = RowWriter(table, partition_change=PartitionChange.MOVE if moves else None)
-    writer.bulk_insert(scan.with_columns(columns.names).to_reader())
+    # If keys should be unique in the whole table, they are so in the source. The commits of the
+    # pipeline record this.
+    RowWriter(table).bulk_insert(scan.with_columns(columns.names).to_reader())
     write_checkpoint(table, "", checkpoint)
     return table
 

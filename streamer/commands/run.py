@@ -46,8 +46,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     overrides = [*arguments.overrides, *_overrides(arguments)]
     if arguments.props is not None:
-        config, warnings = _load_job(arguments, overrides)
-        run_pipeline(arguments, config, [*warnings, *_ignored(arguments)])
+        of_job, warnings = _load_job(arguments, overrides)
+        run_pipeline(arguments, of_job, [*warnings, *_ignored(arguments)])
         return 0
     _check_is_no_job(arguments)
     with _report_bad_file(arguments):
