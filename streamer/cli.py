@@ -57,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     If threads of a run are still at work, exit the process with this code instead of waiting.
     """
-    parsed = parser().parse_args(arguments)
+    root = parser()
+    parsed = root.parse_args(arguments)
+    if parsed.command == "run" and not parsed.pipelines and parsed.props is None:
+        root.error("run needs a PIPELINE, or --props FILE for a job of HoodieStreamer")
     code = _execute(parsed)
     loop = getattr(parsed, "loop", None)
     if loop is not None and loop.has_unfinished_work:

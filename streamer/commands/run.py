@@ -39,8 +39,8 @@ def execute(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: a pipeline file is not valid, or a secret cannot be found on this machine.
         CannotListen: another process uses the port of the metrics endpoint.
-        InvalidConfig: neither a pipeline file nor a job is named, or both; or a job cannot become
-            a pipeline that writes the same rows.
+        InvalidConfig: a pipeline file and a job are named, or the job cannot become a pipeline that
+            writes the same rows.
         PipelinesFailed: some of several pipelines failed permanently.
         HudiError: the run failed permanently.
     """
@@ -115,11 +115,8 @@ def _check_is_no_job(arguments: argparse.Namespace) -> None:
     """Check the arguments of a run of pipeline files.
 
     Raises:
-        InvalidConfig: no file is named, or arguments of HoodieStreamer are given.
+        InvalidConfig: arguments of HoodieStreamer are given.
     """
-    if not arguments.pipelines:
-        message = "name a pipeline file, or the property file of a HoodieStreamer job with --props"
-        raise InvalidConfig(message)
     if arguments.job or arguments.source_schema:
         given = "arguments after --" if arguments.job else "--source-schema"
         message = f"{given} describe a job of HoodieStreamer; name its property file with --props"

@@ -43,6 +43,8 @@ def test_help_imports_no_engine() -> None:
         "run",
         "validate",
         "migrate",
+        "shadow",
+        "compare",
         "doctor",
         "preview",
         "query",

@@ -26,6 +26,10 @@ def reported(*overrides: str) -> list[str]:
 _MOVES = ("table.partition_change=move", "table.partition_by=at.day", "decode.tombstone_key=raw")
 
 CASES: Mapping[str, tuple[list[str], str]] = {
+    "an end of a run that should not end": (
+        ["source.ending_offsets={0: 5}"],
+        "source.ending_offsets: needs run.mode: once, but this is continuous; start the run with",
+    ),
     "absent fields and a merger of one's own": (
         ["table.partial_update=absent_fields", "table.merger=shop:Totals"],
         "table.partial_update: absent_fields cannot be combined with your own merger",

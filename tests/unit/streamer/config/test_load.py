@@ -87,8 +87,8 @@ def test_all_problems_are_reported_with_path_and_accepted_values(file: Path) -> 
         "source.max_records_per_batch: 0: should be greater than or equal to 1",
         "source.topik: unknown setting; did you mean topic? accepted: checkpoint_id, kind, "
         "bootstrap_servers, topic, topics, topic_pattern, topic_interval_s, starting_offsets, "
-        "max_records_per_batch, on_offset_out_of_range, on_missing_offsets, isolation_level, "
-        "commit_group, consumer, metadata_columns, header_columns",
+        "ending_offsets, max_records_per_batch, on_offset_out_of_range, on_missing_offsets, "
+        "isolation_level, commit_group, consumer, metadata_columns, header_columns",
         "table.path: missing",
         "table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'",
         "table.record_key.0: 1: should be a valid string",
