@@ -307,8 +307,9 @@ def _add_shadow(shadow: argparse.ArgumentParser) -> None:
     text = "the second table: a path or a URL; the first call creates it"
     shadow.add_argument("--to", metavar="TABLE", required=True, help=text)
     text = (
-        "let the first call read the topic from source.starting_offsets; by default, it copies the "
-        "rows of the job's table, and continues at the offsets of this copy"
+        "let the first call read the topic from its beginning (or from source.starting_offsets, if "
+        "these are not latest); by default, it copies the rows of the job's table, and continues "
+        "at the offsets of this copy"
     )
     shadow.add_argument("--from-topic", action="store_true", help=text)
     _add_overrides(shadow)

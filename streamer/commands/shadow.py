@@ -57,6 +57,8 @@ def execute(arguments: argparse.Namespace) -> int:
     old = _find_old(config)
     reached = _newest(config, old)
     overrides = [*arguments.overrides, *_overrides(config, arguments.to, reached.checkpoint)]
+    if arguments.from_topic and config.kafka.starting_offsets == "latest":
+        overrides.append("source.starting_offsets=earliest")
     shadow, _ = _load(arguments, overrides)
     arguments.redacted = build_redactor(shadow)
     check_resolved(shadow)
