@@ -131,7 +131,8 @@ def _overrides(config: PipelineConfig, path: str, end: KafkaCheckpoint) -> Seque
     """Return what differs between the pipeline of the job and that of the second table.
 
     The second table has its own dead letters, and shares neither the lock, the name in catalogs,
-    the consumer group nor the port of metrics with the job.
+    the consumer group nor the port of metrics with the job. No hook announces its commits. Its rows
+    come from the table of the job, not from a snapshot.
     """
     ending = {str(partition): offset for partition, offset in end.offsets.items()}
     values: dict[str, object] = {
@@ -142,6 +143,8 @@ def _overrides(config: PipelineConfig, path: str, end: KafkaCheckpoint) -> Seque
         "source.checkpoint_id": "",
         "source.commit_group": None,
         "catalogs": [],
+        "hooks": [],
+        "snapshot": None,
         "concurrency": {},
         "metrics": {},
         "run.mode": "once",
