@@ -1,8 +1,9 @@
 """Creates the column statistics of a commit's files, and of the partitions that it changes.
 
-The writer keeps the ranges of a partition from commit to commit (``WriterState.ranges``), so that
-most commits read no statistics. The ranges are derived again (``column_stats.derive``) if a commit
-replaces files, or if a commit has a column that the partition's ranges lack.
+The writer keeps the ranges of a partition from commit to commit (``WriterState.ranges``), and those
+of the partition's files (``WriterState.files``), so that most commits read no statistics. The
+ranges are derived again (``column_stats.derive``) if a commit replaces files of a partition whose
+files are not known, or if a commit has a column that the kept ranges lack.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import pyarrow as pa
 
 from lakemark.config import keys
 from lakemark.metadata.column_stats.derive import (
-    RemainingRanges,
     derive_file_ranges,
-    derive_remaining_ranges,
+    derive_remaining_files,
     is_outdated,
     load_view_of_partitions,
     partitions_that_lose_files,
@@ -32,6 +32,7 @@ from lakemark.metadata.column_stats.encode import (
 )
 from lakemark.metadata.column_stats.lookup import PartitionStatistics
 from lakemark.metadata.index_definition import define_column_statistics
+from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.writer_state import WriterState, WriterStateLoader
@@ -113,6 +114,7 @@ class CommitStatistics:
             deleted = delete_partition_statistics(state.columns, emptied)
             changes[_PARTITIONS] = RecordChanges.union([written, deleted])
             state.ranges.update(found.ranges)
+            state.files.add_commit((instant, metadata), timeline, found.ranges)
         names = _columns_of(entry.ranges for entry in files).names
         if has_columns:
             changes[_COLUMNS] = encode_column_statistics(files, version)
@@ -142,14 +144,14 @@ class CommitStatistics:
         self, state: WriterState, commit: tuple[Instant, CommitMetadata], timeline: Timeline
     ) -> _PartitionRanges:
         files = _ranges_by_partition(commit[1])
-        before = self._ranges_before(state, commit, timeline, files)
+        before, read = self._ranges_before(state, commit, timeline, files)
         after = {
-            path: ColumnRanges.union([*_if_any(before.ranges.get(path)), *ranges])
+            path: ColumnRanges.union([*_if_any(before.get(path)), *ranges])
             for path, ranges in files.items()
         }
         losing = partitions_that_lose_files(commit[1]) & state.paths
         emptied = [path for path in losing if not after[path].columns]
-        return _PartitionRanges(after, before.read, emptied)
+        return _PartitionRanges(after, read, emptied)
 
     def _ranges_before(
         self,
@@ -157,48 +159,82 @@ class CommitStatistics:
         commit: tuple[Instant, CommitMetadata],
         timeline: Timeline,
         files: Mapping[str, Sequence[ColumnRanges]],
-    ) -> RemainingRanges:
+    ) -> tuple[dict[str, ColumnRanges], list[StatisticsEntry]]:
         """Return the ranges of these partitions, without the commit's own files.
 
-        Known ranges are used if they include every column of the commit. Ranges are derived again
-        if the commit replaces files, or if the stored ranges may be outdated. Ranges that lack a
-        column of the commit are also derived again, because files of other writers may have values
-        of that column.
+        Known ranges are used if they include every column of the commit. If the commit replaces
+        files, these are the ranges of the files that remain. All other ranges are read or derived.
+        Ranges that lack a column of the commit are also derived again, because files of other
+        writers may have values of that column.
+
+        Returns:
+            The ranges by partition path, and the ranges that were read from data files.
         """
         losing = partitions_that_lose_files(commit[1])
+        columns = self._columns_to_cover(commit[1], losing, files)
+        state.files.forget_outdated(timeline)
+        state.files.add_new_partitions(files.keys() - state.paths)
+        kept = {path: one for path, one in state.ranges.items() if path in files.keys() - losing}
+        known = _with_all_columns(columns, kept)
+        # No other file remains in a partition whose rows are replaced.
+        open_paths = (files.keys() & state.paths) - known.keys() - commit[1].replaced_partitions
+        for path in open_paths & losing:
+            remaining = state.files.remaining(path, commit, timeline, columns)
+            if remaining is not None:
+                open_paths = open_paths - {path}
+                known |= {path: ColumnRanges.union(remaining)} if remaining else {}
+        if not open_paths:
+            return known, []
+        found, read = self._read_ranges(state, commit, timeline, sorted(open_paths), columns)
+        return known | found, read
+
+    def _columns_to_cover(
+        self,
+        commit: CommitMetadata,
+        losing: Collection[str],
+        files: Mapping[str, Sequence[ColumnRanges]],
+    ) -> pa.Schema:
+        """Return the columns of which the partitions of a commit need ranges."""
         if any(not one.columns for path in losing for one in files.get(path, ())):
             # A file without rows has no columns, but the other files of its partition have some.
-            columns = self._indexed_columns(commit[1])
-        else:
-            columns = _columns_of(one for ranges in files.values() for one in ranges)
-        known = {path: one for path, one in state.ranges.items() if path in files.keys() - losing}
-        known = _with_all_columns(columns, known)
-        # No other file remains in a partition whose rows are replaced.
-        unknown = sorted(
-            (files.keys() & state.paths) - known.keys() - commit[1].replaced_partitions
-        )
-        if not unknown:
-            return RemainingRanges(known, [])
+            return self._indexed_columns(commit)
+        return _columns_of(one for ranges in files.values() for one in ranges)
+
+    def _read_ranges(
+        self,
+        state: WriterState,
+        commit: tuple[Instant, CommitMetadata],
+        timeline: Timeline,
+        paths: Sequence[str],
+        columns: pa.Schema,
+    ) -> tuple[dict[str, ColumnRanges], list[StatisticsEntry]]:
+        """Read the ranges of partitions from the metadata table; see ``_ranges_before``.
+
+        The ranges are derived from those of the files that remain, if the commit replaces files, or
+        if the stored ranges of the partition may be outdated.
+        """
         metadata = self._loader.open(read_properties(self._storage), timeline)
         self._loader.check_files(metadata, _FILES, _COLUMNS, _PARTITIONS)
-        view = load_view_of_partitions(metadata, self._instants, timeline, unknown)
+        view = load_view_of_partitions(metadata, self._instants, timeline, paths)
+        losing = partitions_that_lose_files(commit[1])
         valid = [
             path
-            for path in unknown
+            for path in paths
             if path not in losing and not is_outdated(view.latest_slices(path), timeline)
         ]
-        stored = PartitionStatistics(metadata).ranges(valid, columns)
-        exact = {
-            path: ranges
-            for path, ranges in stored.ranges.items()
-            if all((path, name) in stored.tight for name in columns.names)
-        }
-        known |= _with_all_columns(columns, exact)
-        unknown = [path for path in unknown if path not in known]
-        derived = derive_remaining_ranges(
-            metadata, self._storage, self._instants, view, commit, unknown, columns
+        known = _exact_ranges(metadata, valid, columns) if valid else {}
+        derived = derive_remaining_files(
+            *(metadata, self._storage, self._instants, view, commit),
+            [path for path in paths if path not in known],
+            columns,
         )
-        return RemainingRanges(known | derived.ranges, derived.read)
+        for path in (path for path in paths if path not in known):
+            state.files.add_derived(path, derived.files.get(path, ()))
+        united = {
+            path: ColumnRanges.union([one.ranges for one in some])
+            for path, some in derived.files.items()
+        }
+        return known | united, derived.read
 
     def _nulls_of_new_columns(
         self, state: WriterState, written: Mapping[str, ColumnRanges], timeline: Timeline
@@ -295,6 +331,19 @@ def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges]
         if stat.path:
             files[stat.partition_path or ""].append(_ranges_of(stat))
     return files
+
+
+def _exact_ranges(
+    metadata: MetadataTable, paths: Sequence[str], columns: pa.Schema
+) -> dict[str, ColumnRanges]:
+    """Return the stored ranges of those partitions of which all these columns have exact ones."""
+    stored = PartitionStatistics(metadata).ranges(paths, columns)
+    exact = {
+        path: ranges
+        for path, ranges in stored.ranges.items()
+        if all((path, name) in stored.tight for name in columns.names)
+    }
+    return _with_all_columns(columns, exact)
 
 
 def _with_all_columns(

@@ -28,6 +28,7 @@ from lakemark.errors import (
     TableNotFound,
     Unsupported,
 )
+from lakemark.metadata.column_stats.known_files import KnownFiles
 from lakemark.metadata.consistency import find_inconsistency
 from lakemark.metadata.expressions.indexed_expression import (
     IndexedExpression,
@@ -89,6 +90,7 @@ class WriterState:
             partition has a record of such a column.
         paths: paths of the data table's partitions.
         ranges: column ranges of the partitions that this writer has written to, by path.
+        files: the files of the partitions that this writer has written to last.
         expression_ranges: for each expression index, the ranges of its values in the same
             partitions.
         definitions_file: the file with the index definitions, if the table has an index of values.
@@ -107,6 +109,7 @@ class WriterState:
     committed_columns: set[str]
     paths: set[str]
     ranges: dict[str, ColumnRanges] = field(default_factory=dict)
+    files: KnownFiles = field(default_factory=KnownFiles)
     expression_ranges: dict[str, dict[str, ColumnRanges]] = field(default_factory=dict)
     definitions_file: ObjectInfo | None = None
     shard_counts: dict[str, int] | None = None

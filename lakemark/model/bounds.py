@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,6 +46,27 @@ def bounds_of(values: pa.ChunkedArray) -> pa.Array:
         low, high = _around_nan(low.as_py())
     pair = pa.array([low, high], kind)
     return _cut(pair) if _is_text(kind) and pair.nbytes > MAX_LENGTH else pair
+
+
+def pair_bounds(low: pa.Array, high: pa.Array) -> list[pa.Array]:
+    """Return the bounds that enclose each pair of a smallest and a largest value.
+
+    Other writers may have stored NaN or long texts, which ``bounds_of`` replaces.
+    """
+    both = pa.concat_arrays([low, high])
+    ends = np.arange(len(both)).reshape(2, -1)
+    pairs = both.take(pa.array(ends.T.ravel()))
+    divided = [pairs.slice(at, 2) for at in range(0, len(pairs), 2)]
+    if _are_bounds(both):
+        return divided
+    return [bounds_of(pa.chunked_array([pair])) for pair in divided]
+
+
+def _are_bounds(values: pa.Array) -> bool:
+    """Return whether each of these values may be a bound: no NaN, and no long text."""
+    if _is_text(values.type):
+        return (pc.max(pc.binary_length(values)).as_py() or 0) <= MAX_LENGTH
+    return not (pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py())
 
 
 def _around_nan(low: float) -> tuple[float, float]:

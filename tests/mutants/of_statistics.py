@@ -17,7 +17,23 @@ _TRUST = ("tests/unit/metadata/test_trust.py",)
 _LATE_COMMITS = ("tests/unit/metadata/test_late_statistics.py",)
 _TABLE = ("tests/unit/metadata/test_trust.py", "tests/property/test_metadata_table.py")
 
+_KEPT = ("tests/unit/metadata/column_stats/test_known_files.py",)
+
 OF_STATISTICS = (
+    Mutant(
+        "lakemark/metadata/column_stats/known_files.py",
+        "[one for one in files if one.file.name.file_id not in groups]",
+        "files",
+        "the statistics of a partition cover files that a commit has replaced",
+        _KEPT,
+    ),
+    Mutant(
+        "lakemark/metadata/column_stats/known_files.py",
+        "if not is_complete or _is_compaction_pending(timeline):",
+        "if _is_compaction_pending(timeline):",
+        "the statistics of a partition lack the files that a lost commit did not replace",
+        _KEPT,
+    ),
     Mutant(
         "lakemark/read/range_search.py",
         "np.bincount(owner, minlength=count) == np.bincount(slices, minlength=count)",

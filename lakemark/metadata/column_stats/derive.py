@@ -208,19 +208,26 @@ def may_be_too_wide(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
     return _is_any_late(bases, slices, timeline)
 
 
-class RemainingRanges(NamedTuple):
-    """Column ranges of the files that partitions keep after a commit.
+class FileRange(NamedTuple):
+    """A data file and its column ranges."""
+
+    file: DataFile
+    ranges: ColumnRanges
+
+
+class RemainingFiles(NamedTuple):
+    """The files that partitions keep after a commit.
 
     Attributes:
-        ranges: column ranges by partition path; a partition without remaining files has no entry.
+        files: the files by partition path; a partition without remaining files has no entry.
         read: ranges that were read from files that lack statistics of some column.
     """
 
-    ranges: dict[str, ColumnRanges]
+    files: dict[str, list[FileRange]]
     read: list[StatisticsEntry]
 
 
-def derive_remaining_ranges(
+def derive_remaining_files(
     metadata: MetadataTable,
     storage: Storage,
     instants: TimelineStore,
@@ -228,7 +235,7 @@ def derive_remaining_ranges(
     commit: tuple[Instant, CommitMetadata],
     partitions: Collection[str],
     columns: pa.Schema,
-) -> RemainingRanges:
+) -> RemainingFiles:
     """Derive the ranges of the files that queries read after a commit, except the commit's own.
 
     Args:
@@ -246,15 +253,18 @@ def derive_remaining_ranges(
     """
     remaining = find_remaining_files(instants, view, commit, partitions)
     stored = ColumnStatistics(metadata).ranges(remaining, columns)
+    found = dict(stored.ranges)
     read = []
     for (path, name), missing in stored.missing.items():
         schema = pa.schema([columns.field(column) for column in missing])
         ranges = _derive_all(storage, remaining[path][name], schema)
         read.append(StatisticsEntry(path, name, ranges))
-    by_partition = dict(stored.ranges)
-    for path, _, ranges in read:
-        by_partition[path] = ColumnRanges.union([by_partition[path], ranges])
-    return RemainingRanges(by_partition, read)
+        found[path, name] = ColumnRanges.union([found[path, name], ranges])
+    files = {
+        path: [FileRange(file, found[path, name]) for name, file in named.items()]
+        for path, named in remaining.items()
+    }
+    return RemainingFiles(files, read)
 
 
 def find_remaining_files(
@@ -266,7 +276,7 @@ def find_remaining_files(
     """Find the files that queries read after a commit, except the commit's own.
 
     Logs that contain only deletes are omitted. Arguments and errors are as for
-    ``derive_remaining_ranges``.
+    ``derive_remaining_files``.
 
     Returns:
         The files by partition path, then by name.
@@ -344,11 +354,11 @@ def _is_any_late(
 ) -> bool:
     """Return whether one of the files was committed after the commit that was requested last."""
     newest = max((file.name.instant for file in files_of(slices)), default="")
-    until = _completed_at(newest, timeline)
-    return any(_completed_at(file.name.instant, timeline) > until for file in files)
+    until = completed_at(newest, timeline)
+    return any(completed_at(file.name.instant, timeline) > until for file in files)
 
 
-def _completed_at(name: str, timeline: Timeline) -> str:
+def completed_at(name: str, timeline: Timeline) -> str:
     """Return when an instant completed; the requested time if the instant is archived.
 
     The exact time does not matter for an archived instant, because it is older than all others.

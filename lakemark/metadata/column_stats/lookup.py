@@ -9,8 +9,8 @@ which merges the logs before the base file and may therefore keep wider bounds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from lakemark.metadata.index_keys import (
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.slice_rows import KEY, PAYLOAD
-from lakemark.model.bounds import PRINTED_HIGH, PRINTED_LOW
+from lakemark.model.bounds import PRINTED_HIGH, PRINTED_LOW, pair_bounds
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import join
 from lakemark.read.index_protocols import statistics_schema
@@ -47,12 +47,12 @@ class FileRanges(NamedTuple):
     """Stored statistics of some files.
 
     Attributes:
-        ranges: union of the column ranges of each partition's files, by partition path; files
-            without statistics are not included.
+        ranges: column ranges by partition path and file name. They lack the columns without known
+            statistics.
         missing: names of the columns without known statistics, by partition path and file name.
     """
 
-    ranges: dict[str, ColumnRanges]
+    ranges: dict[tuple[str, str], ColumnRanges]
     missing: dict[tuple[str, str], list[str]]
 
 
@@ -125,7 +125,7 @@ class ColumnStatistics:
         return self._read(column, data_type, Keys.of_any(pa.array(keys, pa.binary())))
 
     def ranges(self, files: Mapping[str, Collection[str]], columns: pa.Schema) -> FileRanges:
-        """Return the union of the ranges of each partition's files.
+        """Return the ranges of single files.
 
         Args:
             files: file names by partition path.
@@ -139,21 +139,27 @@ class ColumnStatistics:
         wanted = Keys.of_any(pa.array(list(file_of), pa.binary()))
         rows = self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
         stored = [key.encode() for key in rows.column(KEY).to_pylist()]
-        paths = pa.array([file_of[key][0] for key in stored], pa.string())
-        rows = rows.append_column(_LABEL, paths)
+        paths = [join(*file_of[key]) for key in stored]
+        rows = rows.append_column(_LABEL, pa.array(paths, pa.string()))
+        file_at = dict(zip(paths, (file_of[key] for key in stored), strict=True))
         effective = {stored[at] for at in np.flatnonzero(_is_effective(rows))}
-        found: dict[str, list[ColumnRanges]] = {path: [] for path in files}
+        found: dict[tuple[str, str], list[_Range]] = {
+            (path, name): [] for path, names in files.items() for name in names
+        }
         missing: dict[tuple[str, str], list[str]] = {}
         for field in columns:
             known, unknown = _merge(
-                rows, field.name, field.type, _PARTITION_PATH, _LABEL, self.counts_nulls
+                rows, field.name, field.type, _FILE_NAME, _LABEL, self.counts_nulls
             )
-            for at, path in enumerate(known.column(_PARTITION_PATH).to_pylist()):
-                found[path].append(_range(field.name, known.slice(at, 1)))
+            of_files = zip(
+                known.column(_FILE_NAME).to_pylist(), _ranges(field.name, known), strict=True
+            )
+            for path, one in of_files:
+                found[file_at[path]].append(one)
             for key, file in keys[field.name].items():
                 if key not in effective or key in unknown:
                     missing.setdefault(file, []).append(field.name)
-        return FileRanges({p: ColumnRanges.union(parts) for p, parts in found.items()}, missing)
+        return FileRanges({file: _combine(some) for file, some in found.items()}, missing)
 
     def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
         rows = self._rows(selection)
@@ -210,12 +216,13 @@ class PartitionStatistics:
         """
         keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
         rows = self._history(pa.array(keys, pa.binary()))
-        found: dict[str, list[ColumnRanges]] = {path: [] for path in partitions}
+        found: dict[str, list[_Range]] = {path: [] for path in partitions}
         for field in columns:
             known = merge_statistics(rows, field.name, field.type, _PARTITION_PATH)
-            for at, stored in enumerate(known.column(_PARTITION_PATH).to_pylist()):
-                found[partition_path_of(stored)].append(_range(field.name, known.slice(at, 1)))
-        ranges = {path: ColumnRanges.union(parts) for path, parts in found.items()}
+            paths = known.column(_PARTITION_PATH).to_pylist()
+            for stored, one in zip(paths, _ranges(field.name, known), strict=True):
+                found[partition_path_of(stored)].append(one)
+        ranges = {path: _combine(some) for path, some in found.items()}
         tight, widened = _tight_columns(rows)
         return RangesOfPartitions(ranges, tight - widened, tight | widened)
 
@@ -286,12 +293,31 @@ def _file_keys(column: str, files: Mapping[str, Collection[str]]) -> dict[bytes,
     }
 
 
-def _range(name: str, row: pa.Table) -> ColumnRanges:
-    """Return the range of one column."""
-    bounds = pa.chunked_array([*row.column("min").chunks, *row.column("max").chunks])
-    counts = (row.column("null_count")[0].as_py(), row.column("value_count")[0].as_py())
-    ranges = ColumnRanges.of(pa.table({name: bounds}), [name])
-    return replace(ranges, null_counts=counts[:1], value_counts=counts[1:])
+class _Range(NamedTuple):
+    """The range of one column in one file or partition."""
+
+    column: str
+    bounds: pa.Array
+    null_count: int
+    value_count: int
+
+
+def _ranges(column: str, rows: pa.Table) -> Iterator[_Range]:
+    """Yield the range of each row of merged statistics of a column."""
+    low, high = (rows.column(name).combine_chunks() for name in ("min", "max"))
+    counts = (rows.column(name).to_pylist() for name in ("null_count", "value_count"))
+    for pair, nulls, values in zip(pair_bounds(low, high), *counts, strict=True):
+        yield _Range(column, pair, nulls, values)
+
+
+def _combine(ranges: Sequence[_Range]) -> ColumnRanges:
+    """Return the ranges of distinct columns."""
+    bounds = [one.bounds for one in ranges]
+    return ColumnRanges(
+        pa.RecordBatch.from_arrays(bounds, [one.column for one in ranges]),
+        tuple(one.null_count for one in ranges),
+        tuple(one.value_count for one in ranges),
+    )
 
 
 def _prefixes(column: str, partitions: Sequence[str] | None, prefix: str | None = None) -> Prefixes:

@@ -186,9 +186,12 @@ class CommitExpressions:
         stored = index.ranges(remaining, values.statistics_schema)
         files = [remaining[path][name] for path, name in stored.missing]
         read = request_all(self._storage, values.ranges, files)
-        ranges = dict(stored.ranges)
+        parts: dict[str, list[ColumnRanges]] = {path: [] for path in remaining}
+        for (path, _), one in stored.ranges.items():
+            parts[path].append(one)
         for file, one in zip(files, read, strict=True):
-            ranges[file.partition_path] = ColumnRanges.union([ranges[file.partition_path], one])
+            parts[file.partition_path].append(one)
+        ranges = {path: ColumnRanges.union(some) for path, some in parts.items()}
         return _RangesBefore(ranges, files, read)
 
 

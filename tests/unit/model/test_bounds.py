@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakemark.model.bounds import MAX_LENGTH
+from lakemark.model.bounds import MAX_LENGTH, bounds_of, pair_bounds
 from lakemark.model.column_ranges import ColumnRanges
 
 LAST = chr(sys.maxunicode)
@@ -145,3 +145,25 @@ def test_counts_of_parts_add_up_to_those_of_the_whole(parts: list[list[int | Non
     assert united.null_counts == whole.null_counts
     assert united.value_counts == whole.value_counts
     assert bounds(united) == bounds(whole)
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.floats(), st.none() | st.floats())),
+    st.lists(st.tuples(st.none() | st.text("aé\U0010ffff", max_size=260), st.none() | st.text())),
+)
+def test_paired_bounds_are_those_of_each_pair(
+    numbers: list[tuple[float | None, float | None]], texts: list[tuple[str | None, str | None]]
+) -> None:
+    for given_, kind in ((numbers, pa.float64()), (texts, pa.string())):
+        pairs = [sorted(pair, key=_order) for pair in given_ if None not in pair]
+        low, high = (pa.array([pair[at] for pair in pairs], kind) for at in (0, 1))
+        expected = [bounds_of(pa.chunked_array([pa.array(pair, kind)])) for pair in pairs]
+        assert list(map(str, pair_bounds(low, high))) == list(map(str, expected))
+
+
+def _order(value: float | str | None) -> bytes | tuple[bool, float]:
+    """Return a key that sorts text by its bytes, and NaN last."""
+    if isinstance(value, str):
+        return value.encode()
+    assert value is not None
+    return math.isnan(value), value

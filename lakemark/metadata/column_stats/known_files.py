@@ -1,0 +1,178 @@
+"""Keeps the column ranges of the files of some partitions between the commits of one writer.
+
+A commit that replaces files may narrow the statistics of a partition, so it needs the ranges of the
+files that remain. If the writer keeps these ranges, such a commit reads neither the listing nor the
+statistics of the partition from the metadata table.
+
+The kept files must be those that queries read. They are, as long as all commits are those of this
+writer, because ``WriterState`` is discarded if another writer has changed the table. While a
+compaction is pending, new logs do not belong to the newest slices that the view shows, so nothing
+is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lakemark.metadata.column_stats.derive import FileRange, completed_at
+from lakemark.model.action import Action
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.file_slice import LogFile
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import data_file
+
+#: The largest number of ranges, each of one column of one file. They take about 40 MB.
+MAX_RANGES = 10_000
+
+
+@dataclass
+class KnownFiles:
+    """The files that queries read in the partitions that a writer changed last.
+
+    Attributes:
+        max_ranges: the largest number of ranges that are kept.
+    """
+
+    max_ranges: int = MAX_RANGES
+    _files: dict[str, list[FileRange]] = field(default_factory=dict, init=False)
+    _as_of: str = field(default="", init=False)
+
+    def forget_outdated(self, timeline: Timeline) -> None:
+        """Forget all files if the last commit did not complete, or if a compaction is pending.
+
+        Args:
+            timeline: the data table's timeline, just loaded under the table's lock.
+        """
+        last = timeline.find(self._as_of)
+        is_complete = last is not None and last.is_completed
+        if not is_complete or _is_compaction_pending(timeline):
+            self._files.clear()
+
+    def remaining(
+        self,
+        path: str,
+        commit: tuple[Instant, CommitMetadata],
+        timeline: Timeline,
+        columns: pa.Schema,
+    ) -> list[ColumnRanges] | None:
+        """Return the ranges of the files that a partition keeps after a commit, except its own.
+
+        Args:
+            path: the path of the partition.
+            commit: the commit that is about to be published.
+            timeline: the data table's timeline, just loaded under the table's lock.
+            columns: the columns, with their current types.
+
+        Returns:
+            The ranges of each file; None if they are not known.
+        """
+        kept = self._kept(path, commit, timeline)
+        if kept is None or not all(_has(one.ranges, columns) for one in kept):
+            return None
+        return [_select(one.ranges, columns) for one in kept]
+
+    def add_derived(self, path: str, files: Sequence[FileRange]) -> None:
+        """Add the files that a partition keeps after the commit that is about to be published."""
+        self._files[path] = [*map(_without_sizes, files)]
+
+    def add_new_partitions(self, paths: Iterable[str]) -> None:
+        """Add partitions that have no file before the commit that is about to be published."""
+        self._files.update((path, []) for path in paths)
+
+    def add_commit(
+        self, commit: tuple[Instant, CommitMetadata], timeline: Timeline, paths: Iterable[str]
+    ) -> None:
+        """Replace the files of these partitions as a commit does.
+
+        Args:
+            commit: the commit that is about to be published; its write stats have column ranges.
+            timeline: the data table's timeline, just loaded under the table's lock.
+            paths: the partitions that the commit changes.
+        """
+        instant, content = commit
+        self._as_of = instant.requested_at
+        for path in paths:
+            kept = self._kept(path, commit, timeline)
+            self._files.pop(path, None)
+            if kept is not None and path not in content.replaced_partitions:
+                self._files[path] = [*kept, *_own_files(content, path)]  # the newest is last
+        if _is_compaction_pending(timeline):
+            self._files.clear()
+        self._evict()
+
+    def _kept(
+        self, path: str, commit: tuple[Instant, CommitMetadata], timeline: Timeline
+    ) -> list[FileRange] | None:
+        """Return the files whose file groups a commit does not replace.
+
+        If a file of a replaced group completed after the commit was requested, it may belong to the
+        new slice of the group, so the result is None.
+        """
+        instant, content = commit
+        files = self._files.get(path)
+        if files is None:
+            return None
+        groups = _replaced_groups(content, path)
+        replaced = {one.file.name.instant for one in files if one.file.name.file_id in groups}
+        if any(completed_at(name, timeline) >= instant.requested_at for name in replaced):
+            return None
+        return [one for one in files if one.file.name.file_id not in groups]
+
+    def _evict(self) -> None:
+        """Forget the partitions that were changed longest ago, if there are too many ranges."""
+        counts = {path: _count_ranges(files) for path, files in self._files.items()}
+        total = sum(counts.values())
+        for path, count in counts.items():
+            if total <= self.max_ranges:
+                return
+            del self._files[path]
+            total -= count
+
+
+def _is_compaction_pending(timeline: Timeline) -> bool:
+    return bool(timeline.pending(Action.COMPACTION, Action.LOG_COMPACTION))
+
+
+def _replaced_groups(content: CommitMetadata, path: str) -> set[str]:
+    """Return the ids of the file groups of a partition that get a base file or are replaced."""
+    written = (one.file for one in _own_files(content, path))
+    bases = {file.name.file_id for file in written if not isinstance(file, LogFile)}
+    return bases | {*content.replaced_file_ids.get(path, ())}
+
+
+def _own_files(content: CommitMetadata, path: str) -> Iterator[FileRange]:
+    """Yield the files of a commit in a partition, except logs that contain only deletes."""
+    for stat in content.write_stats:
+        if not stat.path or (stat.partition_path or "") != path:
+            continue
+        file = data_file(path, stat.path.rpartition("/")[2], stat.file_size_in_bytes)
+        assert file is not None and stat.column_ranges is not None, stat.path
+        if stat.num_writes or not isinstance(file, LogFile):
+            yield _without_sizes(FileRange(file, stat.column_ranges))
+
+
+def _without_sizes(one: FileRange) -> FileRange:
+    """Return a file without the sizes of its columns, which a partition does not have."""
+    return FileRange(one.file, replace(one.ranges, sizes={})) if one.ranges.sizes else one
+
+
+def _has(ranges: ColumnRanges, columns: pa.Schema) -> bool:
+    """Return whether there are ranges of all these columns, in their current types."""
+    known = ranges.bounds.schema
+    return all(
+        (at := known.get_field_index(one.name)) >= 0 and known.field(at).type == one.type
+        for one in columns
+    )
+
+
+def _select(ranges: ColumnRanges, columns: pa.Schema) -> ColumnRanges:
+    return ranges if len(ranges.columns) == len(columns) else ranges.select(columns.names)
+
+
+def _count_ranges(files: Iterable[FileRange]) -> int:
+    return sum(len(one.ranges.columns) for one in files)
