@@ -20,7 +20,7 @@ from lakemark.config.table_properties import PROPERTIES_PATH
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import State
 from lakemark.timeline.layout import LayoutV1, LayoutV2
-from lakemark.timeline.lsm_history import MANIFEST_PREFIX, VERSION_FILE
+from lakemark.timeline.lsm_manifest import MANIFEST_PREFIX, VERSION_FILE
 
 
 class _Step(IntEnum):

@@ -24,11 +24,9 @@ files without a manifest. Then every instant in the data files is still on the a
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -43,56 +41,24 @@ from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.archived_timeline import ArchivedTimeline, Part
 from lakemark.timeline.content import Record, decode_any
+from lakemark.timeline.lsm_manifest import (
+    MANIFEST_PREFIX,
+    VERSION_FILE,
+    ManifestFile,
+    is_data_file,
+    manifest_versions,
+    parse_manifest,
+)
 
 #: The default folders of the archive of table version 6, and a part of its files' names.
 _OLD_FOLDERS = (".hoodie/archived", ".hoodie/history")
 _OLD_ARCHIVE = ".commits_.archive."
-
-#: The file that contains the number of the newest manifest.
-VERSION_FILE = "_version_"
-#: The names of manifests begin with this text, and end with a number.
-MANIFEST_PREFIX = "manifest_"
-_MANIFEST = re.compile(rf"{MANIFEST_PREFIX}([0-9]+)")
-_DATA_FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9]+)\.parquet")
 
 _NAMES = ["instantTime", "completionTime", "action"]
 _COMMIT_BATCH_ROWS = 64
 _ACTIONS = {str(action): action for action in Action}
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestFile:
-    """A data file that a manifest names.
-
-    Attributes:
-        name: the file's name in the history's folder.
-        size_bytes: the file's size.
-        first: the oldest requested time in the file, according to its name.
-        last: the newest requested time in the file, according to its name.
-        layer: 0 if an archival wrote the file; higher if files were merged into this file.
-    """
-
-    name: str
-    size_bytes: int
-    first: str
-    last: str
-    layer: int
-
-    @classmethod
-    def of(cls, first: str, last: str, layer: int, size_bytes: int) -> ManifestFile:
-        """Return the file for a range of requested times."""
-        return cls(f"{first}_{last}_{layer}.parquet", size_bytes, first, last, layer)
-
-    @classmethod
-    def parse(cls, name: str, size_bytes: int) -> ManifestFile | None:
-        """Parse the name of a data file; None if the file is not a data file."""
-        match = _DATA_FILE.fullmatch(name)
-        if match is None:
-            return None
-        first, last, layer = match.groups()
-        return cls(name, size_bytes, first, last, int(layer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +80,7 @@ class HistoryHead:
 
     def versions(self) -> list[int]:
         """Return the numbers of the manifests, oldest first."""
-        return _versions(self.names)
+        return manifest_versions(self.names)
 
 
 class LsmHistory:
@@ -165,8 +131,8 @@ class LsmHistory:
         """
         names = frozenset(self._names())
         stated, _ = self.pointer()
-        number = max([stated or 0, *_versions(names)])
-        for version in reversed(_versions(names)):
+        number = max([stated or 0, *manifest_versions(names)])
+        for version in reversed(manifest_versions(names)):
             if stated is not None and version > stated:
                 with suppress(NotFound, CorruptData):
                     files = tuple(self._manifest(version))
@@ -202,7 +168,7 @@ class LsmHistory:
 
     def versions(self) -> list[int]:
         """Return the numbers of the existing manifests, oldest first."""
-        return _versions(self._names())
+        return manifest_versions(self._names())
 
     def current(self) -> list[ManifestFile]:
         """Return the data files of the newest version. Raises what ``load`` raises."""
@@ -262,7 +228,7 @@ class LsmHistory:
 
     def _manifest(self, version: int) -> list[ManifestFile]:
         path = self._path_of(version)
-        return _parse_manifest(self._storage.read(path), path)
+        return parse_manifest(self._storage.read(path), path)
 
     def _newest(self) -> tuple[int, list[ManifestFile]] | None:
         """Return the newest version's number and files; None before the first archival."""
@@ -303,7 +269,7 @@ class LsmHistory:
         if not files:
             return
         listed = [info.name for info in self._storage.list_folder(self._active_folder)[1]]
-        active = [name for name in listed if not _DATA_FILE.fullmatch(name)]
+        active = [name for name in listed if not is_data_file(name)]
         if all(any(name.startswith(file.first) for name in active) for file in files):
             return
         newest = self.newest_version()
@@ -421,43 +387,6 @@ class HistoryFile:
     def read(self, instants: Collection[Instant], part: Part) -> Iterator[tuple[Instant, Record]]:
         """See ``ArchiveFile.read``."""
         return self.history.records_of(self, instants, part)
-
-
-def is_data_file(name: str) -> bool:
-    """Return whether a file name in the history's folder is that of a data file."""
-    return _DATA_FILE.fullmatch(name) is not None
-
-
-def _versions(names: Iterable[str]) -> list[int]:
-    """Return the numbers of the manifests among these files, oldest first."""
-    matches = (_MANIFEST.fullmatch(name) for name in names)
-    return sorted(int(match.group(1)) for match in matches if match)
-
-
-def _parse_manifest(data: bytes, path: str) -> list[ManifestFile]:
-    try:
-        manifest = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptData(path, None, "a manifest as JSON", str(error)[:200]) from error
-    entries = manifest.get("files") if isinstance(manifest, dict) else None
-    if not isinstance(entries, list):
-        raise _unlike_manifest(path, data)
-    return [_parse_entry(entry, path, data) for entry in entries]
-
-
-def _parse_entry(entry: object, path: str, data: bytes) -> ManifestFile:
-    name = entry.get("fileName") if isinstance(entry, dict) else None
-    size_bytes = entry.get("fileLen", 0) if isinstance(entry, dict) else None
-    if not isinstance(name, str) or not isinstance(size_bytes, int):
-        raise _unlike_manifest(path, data)
-    file = ManifestFile.parse(name, size_bytes)
-    if file is None:
-        raise CorruptData(path, None, "file names of the form first_last_layer.parquet", repr(name))
-    return file
-
-
-def _unlike_manifest(path: str, data: bytes) -> CorruptData:
-    return CorruptData(path, None, '{"files": [{"fileName": …}, …]}', repr(data[:80]))
 
 
 def _instants(rows: pa.Table, path: str) -> Iterator[Instant]:

@@ -27,13 +27,8 @@ from lakemark.model.instant import Instant
 from lakemark.storage.scratch import temporary_writes
 from lakemark.storage.storage import AlreadyExists, PreconditionFailed, Storage, StreamingFile
 from lakemark.timeline.archived_timeline import just_after
-from lakemark.timeline.lsm_history import (
-    VERSION_FILE,
-    HistoryHead,
-    LsmHistory,
-    ManifestFile,
-    is_data_file,
-)
+from lakemark.timeline.lsm_history import HistoryHead, LsmHistory
+from lakemark.timeline.lsm_manifest import VERSION_FILE, ManifestFile, is_data_file
 
 #: Called before each change that needs the lock; raises if the lock was lost.
 Check = Callable[[], None]

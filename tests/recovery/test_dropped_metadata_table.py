@@ -27,7 +27,7 @@ from lakemark.storage import Storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.layout import TimelineLayout, layout_of
-from lakemark.timeline.lsm_history import VERSION_FILE
+from lakemark.timeline.lsm_manifest import VERSION_FILE
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.table_services import copy_of, new_storage
 from tests.tables import Row, commit, contents, make, spec, writer

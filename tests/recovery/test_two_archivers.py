@@ -21,7 +21,8 @@ from lakemark.operations.archive import archive
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import Storage
 from lakemark.timeline import timeline_store
-from lakemark.timeline.lsm_history import VERSION_FILE, LsmHistory
+from lakemark.timeline.lsm_history import LsmHistory
+from lakemark.timeline.lsm_manifest import VERSION_FILE
 from lakemark.timeline.lsm_writer import HistorySettings, LsmWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample

@@ -16,7 +16,8 @@ from lakemark.model.action import Action
 from lakemark.model.instant import Instant
 from lakemark.storage import Storage
 from lakemark.timeline.content import encode_commit
-from lakemark.timeline.lsm_history import LsmHistory, ManifestFile
+from lakemark.timeline.lsm_history import LsmHistory
+from lakemark.timeline.lsm_manifest import ManifestFile
 from lakemark.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
 from lakemark.timeline.timeline_store import TimelineStore
 from tests.depth import examples
