@@ -169,7 +169,7 @@ def _write(
     return replace(
         stat,
         prev_commit=file_slice.base_instant,
-        prev_base_file=str(file_slice.base.name) if file_slice.base else None,
+        prev_base_file=file_slice.base_name,
         total_log_files_compacted=len(file_slice.logs),
         total_log_size_compacted=file_slice.log_bytes,
     )

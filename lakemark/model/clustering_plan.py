@@ -45,7 +45,7 @@ class PlannedSlice:
         """Return the entry of a plan that rewrites a file slice. The newest log comes first."""
         return cls(
             group=file_slice.group,
-            data_file=str(file_slice.base.name) if file_slice.base else None,
+            data_file=file_slice.base_name,
             log_files=tuple(str(log.name) for log in reversed(file_slice.logs)),
         )
 

@@ -34,7 +34,7 @@ class CompactionOperation:
         return cls(
             group=file_slice.group,
             base_instant=file_slice.base_instant,
-            data_file=str(file_slice.base.name) if file_slice.base else None,
+            data_file=file_slice.base_name,
             log_files=tuple(str(log.name) for log in file_slice.logs),
             log_bytes=file_slice.log_bytes,
         )

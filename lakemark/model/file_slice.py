@@ -68,6 +68,11 @@ class FileSlice:
     logs: tuple[LogFile, ...] = field(default=())
 
     @property
+    def base_name(self) -> str | None:
+        """Name of the base file; None if the slice has only logs."""
+        return str(self.base.name) if self.base else None
+
+    @property
     def log_bytes(self) -> int:
         """Total size of the logs in bytes."""
         return sum(log.size_bytes for log in self.logs)

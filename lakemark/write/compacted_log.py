@@ -48,7 +48,7 @@ def write_compacted_log(context: WriteContext, file_slice: FileSlice) -> WriteSt
     return replace(
         stat,
         prev_commit=file_slice.base_instant,
-        base_file=str(file_slice.base.name) if file_slice.base else "",
+        base_file=file_slice.base_name or "",
         total_log_files_compacted=len(file_slice.logs),
         total_log_size_compacted=file_slice.log_bytes,
     )

@@ -378,8 +378,7 @@ def _listed_files(
     if not context.version.logs_name_their_slice:
         listed = (task.readable or current) if context.cdc_mode is not None else current
         logs = listed.logs if context.cdc_mode is not None else ()
-    base_file = str(listed.base.name) if listed.base else ""
-    return base_file, (*(str(log.name) for log in logs), str(name))
+    return listed.base_name or "", (*(str(log.name) for log in logs), str(name))
 
 
 def _combine_blocks(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -8,8 +8,6 @@ header ``IS_PARTIAL``, and its schema contains only these columns. ``MERGE INTO`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +27,7 @@ from lakemark.schema.field_path import column_at
 from lakemark.storage.storage import Storage
 from lakemark.write.meta_column_values import clear_meta_columns
 from lakemark.write.row_groups import divide_rows
+from lakemark.write.unfinished_file import UnfinishedFile
 from lakemark.write.write_status import WriteStatus, close_file
 
 _DATA_BLOCKS = {"parquet": BlockType.PARQUET_DATA, "avro": BlockType.AVRO_DATA}
@@ -52,11 +51,8 @@ def default_log_format(schema: pa.Schema, ordering_fields: Sequence[str]) -> str
     return "avro" if any(pa.types.is_string(kind) for kind in kinds) else "parquet"
 
 
-class LogFileWriter:
-    """Writes a log file sequentially, with at most one block in memory.
-
-    On exit, the context manager discards the file unless ``close`` was called.
-    """
+class LogFileWriter(UnfinishedFile):
+    """Writes a log file sequentially, with at most one block in memory."""
 
     def __init__(
         self,
@@ -112,17 +108,6 @@ class LogFileWriter:
         self._num_data_blocks = self._num_delete_blocks = 0
         self._indexed, self._ranges = indexed, list[ColumnRanges]()
         self._file = storage.create_streaming(path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.abort()
 
     def append(self, changes: pa.Table) -> None:
         """Append changes: first their upserts as data blocks, then their deletes as delete blocks.

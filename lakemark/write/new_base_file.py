@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -17,14 +16,12 @@ from lakemark.write.event_times import EventTimes
 from lakemark.write.markers import create_marker
 from lakemark.write.meta_column_values import clear_meta_columns, set_meta_columns
 from lakemark.write.partitioner import series_number, task_number
+from lakemark.write.unfinished_file import UnfinishedFile
 from lakemark.write.write_context import WriteContext
 
 
-class NewBaseFile:
-    """The base file of a file group that a commit or a table service writes.
-
-    On exit, the context manager discards the file unless ``close`` was called.
-    """
+class NewBaseFile(UnfinishedFile):
+    """The base file of a file group that a commit or a table service writes."""
 
     def __init__(
         self, context: WriteContext, group: FileGroupId, replaces: FileSlice | None = None
@@ -57,17 +54,6 @@ class NewBaseFile:
             indexed=context.indexed,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._writer.abort()
-
     def write(self, rows: pa.Table) -> None:
         """Append live rows. Rows without a commit time get the time of the context's instant."""
         instant, first_row = self._context.instant, self._rows
@@ -75,6 +61,10 @@ class NewBaseFile:
         stored = set_meta_columns(rows, instant, self._series, self._name, first_row)
         self._writer.write(stored if self._stores_meta_columns else clear_meta_columns(stored))
         self._rows += rows.num_rows
+
+    def abort(self) -> None:
+        """Discard the file, unless it was closed."""
+        self._writer.abort()
 
     def close(self, counts: MergeCounts | None = None) -> WriteStat:
         """Make the file visible, and return its write stat.
@@ -87,18 +77,12 @@ class NewBaseFile:
         """
         status, replaces = self._writer.close(), self._replaces
         counts = counts or MergeCounts(inserted=self._rows)
-        stat = WriteStat(
-            file_id=self._group.file_id,
-            path=self._path,
-            partition_path=self._group.partition_path,
+        stat = replace(
+            status.describe(self._group, self._path),
             prev_commit=replaces.base_instant if replaces else "null",
-            prev_base_file=str(replaces.base.name) if replaces and replaces.base else None,
-            num_writes=status.num_writes,
+            prev_base_file=replaces.base_name if replaces else None,
             num_inserts=counts.inserted,
             num_update_writes=counts.updated,
             num_deletes=counts.deleted,
-            total_write_bytes=status.size_bytes,
-            file_size_in_bytes=status.size_bytes,
-            column_ranges=status.column_ranges,
         )
         return self._event_times.describe(stat)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -17,14 +16,12 @@ from lakemark.write.log_file_writer import LogFileWriter
 from lakemark.write.markers import create_marker
 from lakemark.write.meta_column_values import set_meta_columns
 from lakemark.write.partitioner import series_number
+from lakemark.write.unfinished_file import UnfinishedFile
 from lakemark.write.write_context import WriteContext
 
 
-class NewLogFile:
-    """A log file that a commit or a log compaction writes.
-
-    On exit, the context manager discards the file unless ``close`` was called.
-    """
+class NewLogFile(UnfinishedFile):
+    """A log file that a commit or a log compaction writes."""
 
     def __init__(
         self,
@@ -63,23 +60,16 @@ class NewLogFile:
             replaced_instants=replaced_instants,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._writer.abort()
-
     def write(self, changes: pa.Table) -> None:
         """Append folded changes. Rows without a commit time get the time of the instant."""
         instant, first_row, file_id = self._context.instant, self._rows, self._group.file_id
         self._event_times.add_changes(changes)
         self._writer.append(set_meta_columns(changes, instant, self._series, file_id, first_row))
         self._rows += changes.num_rows
+
+    def abort(self) -> None:
+        """Discard the file, unless it was closed."""
+        self._writer.abort()
 
     def close(self) -> WriteStat:
         """Make the file visible, and return its write stat, in which it is the only listed file.
@@ -88,19 +78,12 @@ class NewLogFile:
             ContentMismatch: a file with other bytes exists at the path.
         """
         status = self._writer.close()
-        stat = WriteStat(
-            file_id=self._group.file_id,
-            path=self._path,
-            partition_path=self._group.partition_path,
+        stat = replace(
+            status.describe(self._group, self._path),
             prev_commit=self._name.instant,
-            num_writes=status.num_writes,
             num_update_writes=status.num_writes,
-            num_deletes=status.num_deletes,
-            total_write_bytes=status.size_bytes,
-            file_size_in_bytes=status.size_bytes,
             log_version=self._name.version,
             log_offset=0,
             log_files=(str(self._name),),
-            column_ranges=status.column_ranges,
         )
         return self._event_times.describe(stat)

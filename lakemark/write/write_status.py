@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from lakemark.errors import WriteConflict
 from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_slice import FileGroupId
 from lakemark.storage.storage import AlreadyExists, StreamingFile
 
 
@@ -51,3 +53,16 @@ class WriteStatus:
     num_data_blocks: int = 0
     num_delete_blocks: int = 0
     column_ranges: ColumnRanges | None = None
+
+    def describe(self, group: FileGroupId, path: str) -> WriteStat:
+        """Return the write stat of the file, as far as it is the same for base files and logs."""
+        return WriteStat(
+            file_id=group.file_id,
+            path=path,
+            partition_path=group.partition_path,
+            num_writes=self.num_writes,
+            num_deletes=self.num_deletes,
+            total_write_bytes=self.size_bytes,
+            file_size_in_bytes=self.size_bytes,
+            column_ranges=self.column_ranges,
+        )

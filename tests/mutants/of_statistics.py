@@ -310,8 +310,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/column_stats/derive.py",
-        "    for path, _, ranges in read:\n",
-        "    for path, _, ranges in read[:0]:\n",
+        "        found[path, name] = ColumnRanges.union([found[path, name], ranges])\n",
+        "",
         "statistics of a partition lack files that had none of their own",
         _TRUST,
     ),
@@ -499,7 +499,7 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/commit_statistics.py",
-        "            if all((path, name) in stored.tight for name in columns.names)\n",
+        "        if all((path, name) in stored.tight for name in columns.names)\n",
         "",
         "widened statistics of a partition are called exact for ever",
         _LATE_COMMITS,
