@@ -21,6 +21,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_names import BaseFileName
 from lakemark.model.file_slice import BaseFile
 from lakemark.model.instant import Instant
+from lakemark.operations.metadata_table import metadata_differences
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.timeline.clock import UTC_CLOCK
@@ -76,6 +77,7 @@ def test_a_commit_that_replaces_files_reads_no_statistics() -> None:
     commit(to, [Row("a", 2, 2)])
     for partition in ("column_stats", "partition_stats"):
         assert not storage.count("open", under=f".hoodie/metadata/{partition}")
+    assert metadata_differences(to.table) == []
 
 
 def test_files_are_forgotten_if_the_last_commit_did_not_complete() -> None:
