@@ -26,8 +26,8 @@ class HookConfig(Section):
     kind: Annotated[str, Field(min_length=1)]
     """``http`` posts a JSON message about each commit, and ``kafka`` produces it to a topic.
     ``openlineage`` sends lineage events, and ``opentelemetry`` sends traces of batches; they need
-    ``pip install 'lakemark[openlineage]'`` or ``'lakemark[opentelemetry]'``. The name of a hook
-    that another package declares is accepted, too."""
+    the extra of the same name. The name of a hook that another package declares is accepted,
+    too."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,64}$")] = ""
     """The name of the hook in logs, in metrics and in the commits of the table. Two hooks of a

@@ -7,6 +7,7 @@ from enum import StrEnum
 from importlib.util import find_spec
 
 from lakemark.errors import InvalidConfig
+from lakemark.extras import install_command
 from streamer.hooks.hook import Hook
 from streamer.hooks.notices import (
     BatchFailed,
@@ -69,7 +70,7 @@ def check_installed(kind: str) -> None:
     extra, *libraries = _LIBRARIES.get(kind, ("",))
     for library in libraries:
         if not _is_installed(library):
-            message = f"hook {kind} needs the library {library}: pip install 'lakemark[{extra}]'"
+            message = f"hook {kind} needs the library {library}: {install_command(extra)}"
             raise InvalidConfig(message)
 
 
