@@ -101,6 +101,7 @@ def test_reject_contains_the_original_bytes_and_the_reason() -> None:
         "attempts": 1,
         "replayed_in": None,
         "resolved_at": None,
+        "rejected_at": None,
         "headers": None,
     }
     described = ("stage", "code", "column", "reason")
