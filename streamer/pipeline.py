@@ -147,7 +147,7 @@ def build_snapshot(
         for text in snapshot_warnings(config.kafka, config.table):
             _LOG.warning(text)
     check_start(of_snapshot)
-    hooks = pipeline_hooks(of_snapshot, listener)
+    hooks = pipeline_hooks(config, listener, reads_snapshot=True)
     with (
         report_jvm_exit(),
         hooks.until_end(),

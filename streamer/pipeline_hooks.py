@@ -12,11 +12,15 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from uuid import uuid4
 
 from checkpoints.lookup import find_progress
+from checkpoints.position import Position
+from checkpoints.snapshot_position import SnapshotPosition
+from checkpoints.table_position import TablePosition
 from lakemark.errors import Permanent, SnapshotChanged
 from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata
@@ -57,7 +61,9 @@ class PipelineHooks:
     """Passes what happens in one run to the hooks of its pipeline.
 
     Args:
-        facts: the pipeline.
+        facts: the pipeline, with the source that this run reads.
+        commit_facts: the pipeline, with the source of its commits that contain no rows of a
+            snapshot. It differs from ``facts`` in a run that reads the snapshot.
         workers: deliver the notices, one for each hook.
         next_listener: receives all events of the run.
         redacted: removes secrets from a text.
@@ -66,11 +72,13 @@ class PipelineHooks:
     def __init__(
         self,
         facts: PipelineFacts,
+        commit_facts: PipelineFacts,
         workers: Sequence[HookWorker],
         next_listener: Listener,
         redacted: Callable[[str], str],
     ) -> None:
-        self._facts, self._workers = facts, tuple(workers)
+        self._facts, self._commit_facts = facts, commit_facts
+        self._workers = tuple(workers)
         self._next_listener, self._redacted = next_listener, redacted
         self._run_id = uuid4()
         self._table: OpenTable | None = None
@@ -189,13 +197,14 @@ class PipelineHooks:
     def _commit_notice(self, instant: Instant, metadata: CommitMetadata) -> CommitCompleted:
         assert self._table is not None
         completed_at = self._table.store.clock.parse(instant.completed_at or instant.requested_at)
-        return CommitCompleted(
-            facts=self._facts,
+        notice = CommitCompleted(
+            facts=self._commit_facts,
             run_id=self._run_id,
             instant=instant,
             completed_at=completed_at,
             metadata=metadata,
         )
+        return replace(notice, facts=_with_source_of(notice.end, notice.facts))
 
     def _add(self, notice: Notice) -> None:
         for one in self._workers:
@@ -243,8 +252,15 @@ class PipelineHooks:
             return None
 
 
-def pipeline_hooks(config: PipelineConfig, listener: Listener) -> PipelineHooks:
+def pipeline_hooks(
+    config: PipelineConfig, listener: Listener, *, reads_snapshot: bool = False
+) -> PipelineHooks:
     """Return what announces the commits of a pipeline.
+
+    Args:
+        config: the configuration of the pipeline.
+        listener: receives all events of the run, and those of the hooks.
+        reads_snapshot: whether the run reads the snapshot of the pipeline.
 
     Raises:
         ConfigError: a value cannot be found.
@@ -253,7 +269,8 @@ def pipeline_hooks(config: PipelineConfig, listener: Listener) -> PipelineHooks:
     for one in config.hooks:
         check_installed(one.kind)
     workers = [_worker(one, listener) for one in config.hooks]
-    return PipelineHooks(_facts(config), workers, listener, build_redactor(config))
+    facts = _facts(config.of_snapshot() if reads_snapshot else config)
+    return PipelineHooks(facts, _facts(config), workers, listener, build_redactor(config))
 
 
 def _worker(config: HookConfig, listener: Listener) -> HookWorker:
@@ -277,6 +294,17 @@ def _facts(config: PipelineConfig) -> PipelineFacts:
         table=config.table.name,
         path=canonical_url(config.table.path),
     )
+
+
+def _with_source_of(end: Position | None, facts: PipelineFacts) -> PipelineFacts:
+    """Return the pipeline with the source of a commit, which may contain rows of a snapshot.
+
+    Another run may announce the commit, so the run does not tell the source.
+    """
+    if not isinstance(end, SnapshotPosition):
+        return facts
+    kind = "table" if isinstance(end.read, TablePosition) else "files"
+    return replace(facts, source_kind=kind, source=end.read.origin, brokers="")
 
 
 def _now() -> datetime:

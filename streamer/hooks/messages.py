@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.position import Position
 from lakemark.model.wire import to_record
 from streamer.hooks.notices import CommitCompleted
@@ -68,12 +69,14 @@ def encode_hudi_commit(commit: CommitCompleted) -> bytes:
 
 
 def _positions(start: Position | None, end: Position | None) -> dict[str, object]:
-    """Return the offsets that a batch has read, by partition; else the position as a text."""
-    after = end.offsets_by_partition if end else {}
-    if not after:
+    """Return the offsets that a batch has read, by partition; else the position as a text.
+
+    The position in a snapshot contains offsets, too, but a batch of it has not read them.
+    """
+    if not isinstance(end, KafkaCheckpoint):
         return {"position": None if end is None else str(end)}
     before = start.offsets_by_partition if start else {}
-    return {"offsets": _ranges(before, after)}
+    return {"offsets": _ranges(before, end.offsets)}
 
 
 def _ranges(before: Mapping[int, int], after: Mapping[int, int]) -> dict[str, dict[str, int]]:

@@ -257,7 +257,6 @@ class KafkaSource(Source):
             SourceError: the lengths of records cannot be sampled.
         """
         start, topic_id = begun.checkpoint, begun.topic_id
-        start, topic_id = begun.checkpoint, begun.topic_id
         assert isinstance(start, KafkaCheckpoint), start
         planner = BatchPlanner(
             start, topic_id, settings.scratch, check_read, self._config.ending_offsets

@@ -41,6 +41,7 @@ from streamer.snapshot import find_state
 from streamer.sources.errors import LostOffsets, SnapshotUnread
 from streamer.sources.snapshots.errors import BadSnapshot, ForeignSnapshot
 from tests.fixtures.kafka import Kafka, Message
+from tests.fixtures.webhook import Webhook, run_webhook
 from tests.short_lived import short_lived
 from tests.waiting import until
 
@@ -357,6 +358,46 @@ def test_change_events_win_over_the_rows_of_an_export(export: Export, spark: Spa
     wanted = {**newest(*EXPORT), "a": (20, "event")}
     del wanted["b"]
     assert export.rows() == wanted
+
+
+def test_hooks_announce_each_commit_with_the_source_of_its_rows(
+    export: Export, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, webhook: Webhook
+) -> None:
+    export.write()
+    export.send()
+    tree = json.loads(export.text())
+    with run_webhook() as lineage:
+        tree["hooks"] = [
+            {"kind": "http", "options": {"url": webhook.url}},
+            {"kind": "openlineage", "options": {"url": lineage.url}},
+        ]
+        export.text = lambda: json.dumps(tree)  # type: ignore[method-assign]
+        with dying(monkeypatch, 3, after=True), pytest.raises(Killed):
+            export.run(spark)
+        export.run(spark)
+        events = [one for one in lineage.messages if "lakemark_commit" in one["run"]["facets"]]
+    batches = [one for one in export.commits() if json.loads(one[keys.AUDIT])["offsets"]]
+    assert webhook.instants == [_instant(one) for one in batches]
+    folder = str(export.folder / "export")
+    for message in webhook.messages:  # the run of the topic repeats the last commit of the snapshot
+        end = position_in(batches[webhook.instants.index(message["instant"])])
+        if isinstance(end, SnapshotPosition):
+            source = {"kind": "files", "name": f"file://{folder}", "position": str(end)}
+            assert message["source"] == source
+        else:
+            assert (message["source"]["kind"], message["source"]["name"]) == ("kafka", export.topic)
+            assert message["source"]["offsets"]
+    for event in events:
+        end = parse_text(event["run"]["facets"]["lakemark_commit"]["position"])
+        (read,) = event["inputs"]
+        name = folder if isinstance(end, SnapshotPosition) else export.topic
+        assert read["name"] == name
+    assert {one["inputs"][0]["name"] for one in events} == {folder, export.topic}
+
+
+def _instant(commit: Mapping[str, str]) -> str:
+    """Return the requested time of a commit of the pipeline."""
+    return str(json.loads(commit[keys.CHECKPOINTS])["streamers"][""]["commit"])
 
 
 def test_bad_snapshots_are_refused_before_anything_is_written(

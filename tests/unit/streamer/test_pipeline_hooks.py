@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import lakemark
-from lakemark.errors import HudiError, OutcomeUnknown
+from lakemark.errors import HudiError, InvalidConfig, OutcomeUnknown
 from lakemark.model.action import COMMITS
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
@@ -524,3 +524,34 @@ def test_missing_secret_is_reported_before_the_start(tmp_path: Path, webhook: We
     hook = http(webhook, headers={"Authorization": {"env": "NO_SUCH_TOKEN"}})
     (problem,) = Folder(tmp_path, hook).config().unresolved()
     assert problem.path == "hooks.0.headers.Authorization"
+
+
+def test_lineage_of_a_snapshot_names_its_files_and_no_secret_of_the_topic(
+    tmp_path: Path, webhook: Webhook
+) -> None:
+    table = tmp_path / "orders"
+    lakemark.create(str(table), schema=pa.schema([("id", pa.string())]), record_key="id")
+    password = "very-secret-password"
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule password="{password}";'
+    tree = {
+        "source": {
+            "bootstrap_servers": "broker:9092",
+            "topic": "orders",
+            "consumer": {"sasl.jaas.config": login},
+        },
+        "snapshot": {"path": str(tmp_path / "export"), "format": "parquet"},
+        "decode": {"schema": {"id": "string"}},
+        "table": {"path": str(table), "record_key": "id"},
+        "hooks": [{"kind": "openlineage", "options": {"url": webhook.url}}],
+    }
+    hooks = pipeline_hooks.pipeline_hooks(validated(tree), lambda _: None, reads_snapshot=True)
+    with pytest.raises(InvalidConfig), hooks.until_end():
+        hooks.begin(open_table(StorageLocation(str(table))))
+        raise InvalidConfig(f"the broker refuses {login}")
+    began, ended = webhook.messages
+    for event in (began, ended):
+        (read,) = event["inputs"]
+        assert (read["namespace"], read["name"]) == ("file", f"{tmp_path}/export")
+    text = ended["run"]["facets"]["errorMessage"]["message"]
+    assert "the broker refuses" in text
+    assert password not in text

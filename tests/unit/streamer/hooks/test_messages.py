@@ -6,6 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.files_position import FilesPosition
+from checkpoints.snapshot_position import SnapshotPosition
 from lakemark.config import keys
 from streamer.hooks.messages import FORMATS, encode_commit
 from streamer.hooks.notices import Announced, is_batch_of
@@ -25,6 +28,19 @@ def test_offsets_are_those_that_the_batch_has_read() -> None:
     assert message["partitions"] == ["eu", "us"]
     assert (message["rows_written"], message["rows_deleted"]) == (10, 2)
     assert (message["records_read"], message["records_rejected"]) == (11, 1)
+
+
+def test_rows_of_a_snapshot_have_a_position_and_no_offsets() -> None:
+    topic = KafkaCheckpoint("orders", {0: 100})
+    position = str(SnapshotPosition(read=FilesPosition(folder="s3://exports"), then=topic))
+    progress = {"": {"checkpoint": position, "commit": commit().instant.requested_at}}
+    extra = {
+        keys.SOURCE_START: position,
+        keys.CHECKPOINTS: json.dumps({"as_of": "", "streamers": progress}),
+    }
+    source = json.loads(encode_commit(commit(extra=extra)))["source"]
+    assert source["position"] == position
+    assert "offsets" not in source
 
 
 def test_page_describes_every_field() -> None:
