@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from lakemark.storage import canonical_url
 from lakemark.storage.storage import StorageLocation
 from streamer.config import settings
 from streamer.config.any_source import AnySource
 from streamer.config.decode import DecodeConfig
 from streamer.config.errors import Problem
 from streamer.config.kafka_source import epoch_ms
+from streamer.config.run import DeadLettersConfig
 from streamer.config.section import Location, Section
 from streamer.config.settings import Settings
+from streamer.config.table import TableConfig
 from streamer.config.table_source import TableSourceConfig
 
 #: The formats of files, and the formats in which their values are decoded. None means any format of
@@ -23,6 +27,9 @@ DECODED_AS = {"json": None, "csv": "csv", "parquet": "columns", "avro": "columns
 
 #: Values of Kafka that are no lines of text: they are binary, or begin with the id of their schema.
 _NOT_LINES = ("csv", "columns", "avro", "protobuf", "json_schema")
+
+#: Files and folders that begin so are ignored (``DFSPathSelector`` of Apache Hudi).
+_HIDDEN = (".", "_")
 
 
 class FolderConfig(Section):
@@ -132,3 +139,43 @@ def files_problems(source: AnySource, decode: DecodeConfig, kind: str) -> Iterat
         yield Problem("source.header", f"has no effect with format {source.format}; remove it")
     if source.header and decode.declared_names is None:
         yield Problem("decode.schema", "must declare the columns that source.header names")
+
+
+def own_files_problems(
+    source: AnySource, table: TableConfig, dead_letters: DeadLettersConfig
+) -> Iterator[Problem]:
+    """Yield a problem if a run would read the files of the tables that it writes.
+
+    Args:
+        source: the source, of any kind.
+        table: the table that is written.
+        dead_letters: the dead letters, which are another table.
+    """
+    if not isinstance(source, FilesSourceConfig):
+        return
+    folder = canonical_url(source.path).rstrip("/")
+    written = {"table.path": table.path, "dead_letters.path": dead_letters.path}
+    for name, path in written.items():
+        url = canonical_url(path).rstrip("/") if path else ""
+        if not f"{url}/".startswith(f"{folder}/"):
+            continue
+        example = f"{url}/0.parquet".removeprefix(f"{folder}/")
+        if is_read(example, source.pattern):
+            text = (
+                f"contains {name}, {path}, whose files would be read, too; read another folder, or "
+                "set source.pattern to a pattern of the paths of the files, such as "
+                f"in/*.{source.format}"
+            )
+            yield Problem("source.path", text)
+            return
+
+
+def is_read(path: str, pattern: str) -> bool:
+    """Return whether a file is one of the source.
+
+    Args:
+        path: the path of the file in the folder.
+        pattern: ``source.pattern``.
+    """
+    is_hidden = any(part.startswith(_HIDDEN) for part in path.split("/"))
+    return fnmatchcase(path, pattern) and not is_hidden

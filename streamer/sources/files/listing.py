@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 
 from checkpoints.files_position import FileVersion
 from lakemark.storage.storage import ObjectInfo, Storage
+from streamer.config.files_source import is_read
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-#: Files and folders that begin so are ignored (``DFSPathSelector`` of Apache Hudi).
-_HIDDEN = (".", "_")
 
 
 def list_files(storage: Storage, pattern: str) -> Mapping[FileVersion, ObjectInfo]:
@@ -24,7 +21,7 @@ def list_files(storage: Storage, pattern: str) -> Mapping[FileVersion, ObjectInf
     return {
         version_of(found): found
         for found in storage.list_tree("")
-        if fnmatchcase(found.path, pattern) and not _is_hidden(found.path)
+        if is_read(found.path, pattern)
     }
 
 
@@ -32,7 +29,3 @@ def version_of(found: ObjectInfo) -> FileVersion:
     """Return the version of a file that a listing shows."""
     modified_us = (found.modified_at - _EPOCH) // timedelta(microseconds=1)
     return FileVersion(modified_us, found.path, found.size_bytes)
-
-
-def _is_hidden(path: str) -> bool:
-    return any(part.startswith(_HIDDEN) for part in path.split("/"))

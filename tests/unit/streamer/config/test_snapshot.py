@@ -82,6 +82,12 @@ def test_formats_of_text_are_decoded_as_the_topic_declares() -> None:
         ),
         ({**PARQUET, "header": True}, (), "snapshot.header: has no effect with format parquet"),
         ({"kind": "table", "path": "/lake/t"}, (), "snapshot.path: is also table.path"),
+        ({**PARQUET, "path": "/lake/"}, (), "snapshot.path: contains table.path, /lake/t, whose"),
+        (
+            {**PARQUET, "path": "file:///lake/t_dead_letters"},
+            (),
+            "snapshot.path: contains dead_letters.path, /lake/t_dead_letters, whose files would",
+        ),
         (
             {**PARQUET, "decode": {"schema": {"id": "string"}}},
             (),
@@ -110,6 +116,27 @@ def test_wrong_snapshots_are_refused_with_the_names_of_their_settings(
     with pytest.raises(ConfigError) as raised:
         validated(given)
     assert any(line.startswith(problem) for line in str(raised.value).splitlines()), raised.value
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        {"path": "/lake", "pattern": "export/*.parquet"},
+        {"path": "/lake/t/export"},
+        {"path": "/lake/t_export"},
+        {"path": "s3://lake"},
+    ],
+)
+def test_folders_of_which_no_written_file_is_read_are_accepted(folder: dict[str, str]) -> None:
+    assert config({**PARQUET, **folder}).of_snapshot().source.origin.startswith(folder["path"])
+
+
+def test_a_pipeline_of_files_does_not_read_the_files_that_it_writes() -> None:
+    given = tree()
+    del given["snapshot"]
+    given["source"] = {"kind": "files", "path": "/lake", "format": "json"}
+    with pytest.raises(ConfigError, match=r"source\.path: contains table\.path, /lake/t, whose"):
+        validated(given)
 
 
 def test_a_problem_of_both_kinds_of_records_is_reported_once() -> None:
