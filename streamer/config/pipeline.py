@@ -21,7 +21,12 @@ from streamer.config.concurrency import ConcurrencyConfig, concurrency_problems
 from streamer.config.decode import JsonDecodeConfig, RegistryDecodeConfig
 from streamer.config.errors import Contradiction, Problem
 from streamer.config.expect import Rules, build_checks, build_rules, expect_problems
-from streamer.config.files_source import DECODED_AS, FilesSourceConfig, files_problems, own_files_problems
+from streamer.config.files_source import (
+    DECODED_AS,
+    FilesSourceConfig,
+    files_problems,
+    own_files_problems,
+)
 from streamer.config.formats import AnyDecodeConfig
 from streamer.config.hooks import Hooks, hook_problems, unresolved_hooks
 from streamer.config.kafka_source import KafkaSourceConfig, ending_problems

@@ -226,7 +226,8 @@ def test_topic_follows_the_snapshot_and_no_later_run_reads_the_snapshot(
     ]
     assert of_snapshot == sorted(of_snapshot, reverse=True)
     assert [checkpoint_key(one) is None for one in export.commits()] == of_snapshot
-    assert not caplog.records
+    # Checks of a start warn if a busy machine is slow, but nothing warns about the snapshot.
+    assert not [one for one in caplog.records if one.name == pipeline.__name__]
 
     shutil.rmtree(export.folder / "export")
     export.send([("x1", 40, "topic")])

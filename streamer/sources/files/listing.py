@@ -19,9 +19,7 @@ def list_files(storage: Storage, pattern: str) -> Mapping[FileVersion, ObjectInf
         StorageUnavailable: the store does not answer.
     """
     return {
-        version_of(found): found
-        for found in storage.list_tree("")
-        if is_read(found.path, pattern)
+        version_of(found): found for found in storage.list_tree("") if is_read(found.path, pattern)
     }
 
 

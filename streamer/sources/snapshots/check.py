@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakemark.config.table_properties import PROPERTIES_PATH
 from lakemark.storage import Storage, open_storage
 from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound
@@ -27,7 +28,8 @@ def check_snapshot(config: PipelineConfig) -> str:
         config: the pipeline that reads the snapshot (``PipelineConfig.of_snapshot``).
 
     Raises:
-        BadSnapshot: there are no files, or no commits; or files are damaged.
+        BadSnapshot: there are no files, or no commits; or files are damaged; or the folder of the
+            files is a table.
         HudiError: the store or the table cannot be read.
     """
     if isinstance(config.source, FilesSourceConfig):
@@ -42,6 +44,12 @@ def check_snapshot(config: PipelineConfig) -> str:
 
 def _check_files(source: FilesSourceConfig, form: FileFormat) -> str:
     storage = open_storage(source.location())
+    if storage.head(PROPERTIES_PATH) is not None:
+        reason = (
+            "this is a Hudi table, whose files also contain deleted rows, and older versions of "
+            "rows; set snapshot.kind: table, and remove the settings of files"
+        )
+        raise BadSnapshot(source.path, reason)
     files = list_files(storage, source.pattern)
     if not files:
         reason = f"no file matches snapshot.pattern {source.pattern}; export the table first"

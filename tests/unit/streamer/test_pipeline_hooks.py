@@ -545,9 +545,10 @@ def test_lineage_of_a_snapshot_names_its_files_and_no_secret_of_the_topic(
         "hooks": [{"kind": "openlineage", "options": {"url": webhook.url}}],
     }
     hooks = pipeline_hooks.pipeline_hooks(validated(tree), lambda _: None, reads_snapshot=True)
+    refused = InvalidConfig(f"the broker refuses {login}")
     with pytest.raises(InvalidConfig), hooks.until_end():
         hooks.begin(open_table(StorageLocation(str(table))))
-        raise InvalidConfig(f"the broker refuses {login}")
+        raise refused
     began, ended = webhook.messages
     for event in (began, ended):
         (read,) = event["inputs"]
