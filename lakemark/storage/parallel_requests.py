@@ -6,7 +6,7 @@ On a local disk, requests are made one after the other, because threads would on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from lakemark.storage.storage import Storage
@@ -23,7 +23,8 @@ def request_all(
 ) -> list[Answer]:
     """Make a request for each item, and return the answers in order.
 
-    If requests fail, the error of the first of them is raised, after all requests have ended.
+    If requests fail, the error of the first of them is raised, after all requests have ended. If a
+    signal interrupts the call, requests that have not begun are not made.
 
     Args:
         storage: the store of the requests.
@@ -32,6 +33,10 @@ def request_all(
     """
     if len(items) <= 1 or not storage.is_remote:
         return [request(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), _AT_ONCE)) as threads:
+    threads = ThreadPoolExecutor(min(len(items), _AT_ONCE))
+    try:
         futures = [threads.submit(request, item) for item in items]
+        wait(futures)
+    finally:  # a signal may interrupt the wait; the process would make all requests before it ends
+        threads.shutdown(cancel_futures=True)
     return [future.result() for future in futures]

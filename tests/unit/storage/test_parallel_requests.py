@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 from threading import Barrier, get_ident
+from types import FrameType
 from uuid import uuid4
 
 import pytest
@@ -18,8 +23,16 @@ from lakemark.storage.parallel_requests import request_all
 _WAIT_S = 30.0
 
 
+class StopRequested(BaseException):
+    """Raised by the handler of a signal."""
+
+
 def remote() -> Storage:
     return open_storage(StorageLocation(f"memory://{uuid4().hex}"))
+
+
+def pool_threads() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name.startswith("ThreadPoolExecutor")}
 
 
 def test_requests_to_a_remote_store_do_not_wait_for_each_other() -> None:
@@ -51,6 +64,26 @@ def test_first_failed_request_raises_its_error_after_all_have_ended() -> None:
     with pytest.raises(ValueError, match="request 2"):
         request_all(remote(), answer, [0, 2, 1])
     assert sorted(ended) == [0, 1, 2]
+
+
+def test_a_signal_that_interrupts_the_call_ends_it_without_the_remaining_requests() -> None:
+    known = pool_threads()
+
+    def answer(item: int) -> None:
+        if item == 500:  # probably all requests wait for a thread now
+            os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.005)
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise StopRequested
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        with pytest.raises(StopRequested):
+            request_all(remote(), answer, range(5_000))
+        assert pool_threads() <= known, "threads that still make requests"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_file_that_was_removed_before_or_after_opening_is_named() -> None:
