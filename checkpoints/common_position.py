@@ -10,17 +10,17 @@ from checkpoints.commit_keys import parse_text
 from checkpoints.position import Position
 from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable
-from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY, progress_after_commits
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY, progress_as_of_commits
 
 
 @dataclass(frozen=True, slots=True)
 class ReachedPosition:
-    """The last commit of a table at which a streamer had read up to a position.
+    """The last commit of a table as of which a streamer had read up to a position.
 
     Attributes:
         position: the position.
-        commit: the commit, at which the table contains the records up to the position, and no later
-            ones.
+        commit: the commit. As of its requested time, the table contains the records up to the
+            position, and no later ones.
     """
 
     position: Position
@@ -52,7 +52,7 @@ def reached_positions(table: OpenTable, identity: str = DEFAULT_IDENTITY) -> lis
         table: the table.
         identity: the streamer, ``source.checkpoint_id`` of its pipeline.
     """
-    history = progress_after_commits(table.store, table.timeline, parse_text, identity)
+    history = progress_as_of_commits(table.store, table.timeline, parse_text, identity)
     found: list[ReachedPosition] = []
     for commit, progress in history:
         if progress.checkpoint is None:  # after a reset

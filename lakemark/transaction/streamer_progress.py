@@ -293,16 +293,20 @@ def read_table_progress(
     return TableProgress(streamers, _known_up_to(timeline, is_quiet=is_quiet))
 
 
-def progress_after_commits(
+def progress_as_of_commits(
     store: TimelineStore,
     timeline: Timeline,
     parse: Callable[[str], Checkpoint],
     identity: str = DEFAULT_IDENTITY,
 ) -> list[tuple[Instant, StreamerProgress[Checkpoint]]]:
-    """Return how far one streamer had read after each commit of the active timeline.
+    """Return how far one streamer had read in the states of a table as of its active commits.
 
-    Commits that completed before the first known progress are omitted. Commits whose progress
-    cannot be parsed are treated as if they recorded none.
+    As in time travel, the state as of a commit contains the commits that were requested up to it.
+    So a compaction does not count with the progress of delta commits that were requested after it,
+    although it may complete later, and may have copied their progress.
+
+    Commits before the first known progress are omitted. Commits whose progress cannot be parsed are
+    treated as if they recorded none.
 
     Args:
         store: the reader of the timeline's instants.
@@ -311,18 +315,21 @@ def progress_after_commits(
         identity: the streamer.
 
     Returns:
-        The commits by completion time, each with the newest progress that it or an earlier commit
+        The commits by requested time, each with the newest progress that it or an earlier commit
         records.
     """
     is_in_effect = in_effect_on(store, timeline)
     ingest = [(i, extra) for i, extra in active_commits(store, timeline) if i.action.is_ingest]
     has_delta_commits = any(i.action is Action.DELTA_COMMIT for i, _ in ingest)
-    ingest.sort(key=lambda c: (c[0].completed_at or "", c[0].requested_at))
     newest: StreamerProgress[Checkpoint] | None = None
     found: list[tuple[Instant, StreamerProgress[Checkpoint]]] = []
-    for instant, extra in ingest:
+    for instant, extra in sorted(ingest, key=lambda commit: commit[0].requested_at):
         recorded = _decode(instant, extra, has_delta_commits, parse, True).streamers.get(identity)
-        if recorded is not None and is_in_effect(recorded.commit):
+        if (
+            recorded is not None
+            and recorded.commit <= instant.requested_at
+            and is_in_effect(recorded.commit)
+        ):
             is_newer = newest is None or newest.known_at <= recorded.known_at
             newest = recorded if is_newer else newest
         if newest is not None:

@@ -13,6 +13,7 @@ import lakemark
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.common_position import is_same, reached_positions
 from checkpoints.edit import write_checkpoint
+from lakemark.operations.compact import ALL_SLICES, ALWAYS, request_if_due
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from streamer.cli import FAILED, MISUSED, OK, main
@@ -143,3 +144,22 @@ def test_commit_without_offsets_belongs_to_the_offsets_before_it(old: Written) -
     found = [(str(one.position), one.commit.requested_at) for one in reached_positions(opened)]
     assert [position for position, _ in found] == ["orders,0:7,1:0", "orders,0:3,1:0"]
     assert found[1][1] == last
+
+
+def test_compaction_does_not_hide_the_delta_commits_requested_while_it_ran(
+    old: Written, new: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for one in (old, new):
+        one.read_to(3, rows(1, 2))
+        one.table.upsert(rows(1, ts=2))
+        one.read_to(4, rows(1, ts=3))
+    planned = request_if_due(open_table(StorageLocation(old.path)), ALWAYS, ALL_SLICES)
+    assert planned is not None
+    for one in (old, new):
+        one.read_to(7, rows(3))
+    old.table.compact()  # completes last, as of a time before row 3
+    assert main(["compare", old.path, new.path, "--json"]) == OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["position"] == "orders,0:7,1:0"
+    assert found["rows"]["equal"] == 3
+    assert found["old"]["commit"] > planned[0].requested_at
