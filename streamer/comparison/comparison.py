@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 
 import pyarrow as pa
 
@@ -63,7 +64,7 @@ class ComparisonRules:
 
     Attributes:
         key: the columns by which rows are matched; by default those of the record key. If the
-            tables have automatic keys, all columns that are not nested.
+            tables have automatic keys, all columns that are not nested; without such a column, all.
         ignored: the columns that are not compared.
         most_examples: how many examples of each kind of difference are kept.
         memory_bytes: about how many bytes of rows of each table are held in memory.
@@ -86,13 +87,19 @@ def compare_tables(
         rules: the columns to match and to compare.
 
     Raises:
-        InvalidConfig: the tables have different record keys, or a column of the key is missing,
-            nested, or of a type that cannot be compared.
+        InvalidConfig: no column can be compared, the tables have different record keys, or a column
+            of the key is missing, nested, or of a type that cannot be compared.
         SnapshotChanged: cleaning deleted files of the commits.
         DiskFull: the disk of the temporary folder is full.
         HudiError: a table cannot be read.
     """
     columns = compare_schemas(old.scan().schema, new.scan().schema, rules.ignored)
+    if not columns.compared.names:
+        message = (
+            f"{old.table.location.url} and {new.table.location.url} have no column whose values "
+            "can be compared; compare other tables, or ignore fewer columns"
+        )
+        raise InvalidConfig(message)
     named = _check_key(rules.key or _record_key(old, new), columns) or _plain(columns.compared)
     left, right = (one.scan(columns.compared.names).batches() for one in (old, new))
     rows = compare_rows(left, right, columns.compared, named, rules)
@@ -119,21 +126,27 @@ def compare_rows(
         DiskFull: the disk of the temporary folder is full.
     """
     found = RowComparison(most_examples=rules.most_examples)
+    stopping = Event()
     with scratch_folder("compare") as folder, ThreadPoolExecutor(2) as pool:
-        divided = [
-            pool.submit(_divide, rows, KeyBuckets(columns, key, folder / name, rules.memory_bytes))
-            for rows, name in ((old, "old"), (new, "new"))
-        ]
-        sides = [one.result() for one in divided]
+        divided = []
+        for rows, name in ((old, "old"), (new, "new")):
+            buckets = KeyBuckets(columns, key, folder / name, rules.memory_bytes)
+            divided.append(pool.submit(_divide, rows, buckets, stopping))
+        try:
+            sides = [one.result() for one in divided]
+        finally:
+            stopping.set()  # after an error or Ctrl-C, the other side is not read to its end
         for left, right in zip(*(side.tables() for side in sides), strict=True):
             if len(left) or len(right):
                 found.add(left, right, key)
     return found
 
 
-def _divide(rows: Iterable[pa.RecordBatch], buckets: KeyBuckets) -> KeyBuckets:
-    """Divide rows by the hash of their keys."""
+def _divide(rows: Iterable[pa.RecordBatch], buckets: KeyBuckets, stopping: Event) -> KeyBuckets:
+    """Divide rows by the hash of their keys, until the comparison is given up."""
     for batch in rows:
+        if stopping.is_set():
+            break
         values = [convert(batch.column(one.name), one.type) for one in buckets.schema]
         buckets.add(pa.RecordBatch.from_arrays(values, schema=buckets.schema))
     return buckets

@@ -6,6 +6,7 @@ memory are compared bucket by bucket.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -61,7 +62,7 @@ class KeyBuckets:
             DiskFull: the disk of the temporary folder is full.
         """
         table = pa.Table.from_batches([rows])
-        key = [column_at(table, name).combine_chunks() for name in self._key]
+        key = [key_column(table, name) for name in self._key]
         numbers = key_hashes(key, len(rows)) % BUCKETS
         order = np.argsort(numbers, kind="stable")
         ends = np.cumsum(np.bincount(numbers, minlength=BUCKETS))
@@ -94,6 +95,22 @@ class KeyBuckets:
         self._files.append(path)
         self._held = [[] for _ in range(BUCKETS)]
         self._held_bytes = 0
+
+
+def key_column(rows: pa.Table, name: str) -> pa.Array:
+    """Return a column of the key, in which values that ``equal_values`` finds equal are the same.
+
+    So -0.0 becomes 0.0, and there is only one NaN.
+
+    Args:
+        rows: the rows.
+        name: the name of the column; with dots, the path of a field in structs.
+    """
+    column = column_at(rows, name).combine_chunks()
+    if not pa.types.is_floating(column.type):
+        return column
+    zero, nan = (pa.scalar(value, column.type) for value in (0.0, math.nan))
+    return pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))
 
 
 def key_hashes(key: Sequence[pa.Array], count: int) -> npt.NDArray[np.uint32]:

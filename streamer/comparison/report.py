@@ -82,7 +82,8 @@ class ComparedTables:
         if self.old_newest:
             yield f"  not compared: later commits of the old table, up to {self.old_newest}"
         compared = self.found.columns.compared.names
-        yield f"  {counted(len(compared), 'column')}; rows matched by {', '.join(self.found.key)}"
+        key = ", ".join(self.found.key) or "all of them"
+        yield f"  {counted(len(compared), 'column')}; rows matched by {key}"
         yield from self._counts()
         yield from self._column_lines()
         yield from self._example_lines()

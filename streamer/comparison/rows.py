@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.schema.field_path import column_at
+from streamer.comparison.key_buckets import key_column
 from streamer.comparison.values import all_equal, equal_values
 from streamer.row_output import python_value
 
@@ -140,9 +142,8 @@ def _key_codes(old: pa.Table, new: pa.Table, key: Sequence[str]) -> tuple[Positi
     """Return a number for each row, which is the same if the keys are the same."""
     codes = np.zeros(len(old) + len(new), np.int64)
     for name in key:
-        sides = [column_at(one, name) for one in (old, new)]
-        column = pa.chunked_array([*sides[0].chunks, *sides[1].chunks], sides[0].type)
-        encoded = column.combine_chunks().dictionary_encode("encode")
+        column = pa.concat_arrays([key_column(one, name) for one in (old, new)])
+        encoded = column.dictionary_encode("encode")
         indices = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         _, codes = np.unique(codes * max(len(encoded.dictionary), 1) + indices, return_inverse=True)
     return codes[: len(old)], codes[len(old) :]
@@ -223,7 +224,8 @@ def _pair_equal(
 def _by_key(table: pa.Table, key: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
     """Return the positions and texts of the rows of each key."""
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    keys = zip(*(column_at(table, name).to_pylist() for name in key), strict=True)
+    columns = [column_at(table, name).to_pylist() for name in key]
+    keys = zip(*columns, strict=True) if columns else repeat((), len(table))
     for row, (one, values) in enumerate(zip(keys, table.to_pylist(), strict=True)):
         found[_text(one)].append((row, _text(values)))
     return found

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.schema.evolution import common_type
 
-#: The units of timestamps and times, the coarsest first.
+#: The units of timestamps, the coarsest first.
 _UNITS = ("s", "ms", "us", "ns")
 
 

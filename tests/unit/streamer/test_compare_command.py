@@ -125,6 +125,9 @@ def test_tables_with_other_record_keys_need_the_columns_to_match(
     assert main([*command, "--key", "id"]) == OK
     assert main([*command, "--key", "none"]) == MISUSED
     assert "column none: not both tables have it" in capsys.readouterr().err
+    ignored = ["--key", "id", "--ignore", "id,ts,amount"]
+    assert main([*command, *ignored]) == MISUSED
+    assert "have no column whose values can be compared" in capsys.readouterr().err
 
 
 def test_partition_of_which_nothing_was_read_may_be_omitted() -> None:
