@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.common_position import ReachedPosition, reached_positions
 from lakemark.errors import InvalidConfig, Refused
+from lakemark.model.action import COMMITS
 from lakemark.operations.open_table import OpenTable
 from lakemark.storage import canonical_url
 from streamer.commands.compare import rules_of, show_comparison
-from streamer.commands.run import check_resolved, run_pipeline
+from streamer.commands.pipeline_run import run_pipeline
 from streamer.comparison.choice import compare_at_common_position
-from streamer.config.load import load
+from streamer.config.load import check_resolved, load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.run import dead_letters_path
 from streamer.config.secrets import build_redactor
@@ -45,8 +46,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
     Raises:
         InvalidConfig: the job cannot become a pipeline that writes the same rows, a setting is not
-            valid, or ``--to`` names the table of the job.
-        Refused: the job's table records no offsets, or the second table was not copied completely.
+            valid, or ``--to`` names a folder of the job's tables.
+        Refused: the job's table records no offsets, the second table was not copied completely, or
+            the run was stopped before both tables had the same offsets.
         SourceError: the topic cannot be read up to the offsets of the job.
         HudiError: a table cannot be read or written.
     """
@@ -62,8 +64,13 @@ def execute(arguments: argparse.Namespace) -> int:
     shadow, _ = _load(arguments, overrides)
     arguments.redacted = build_redactor(shadow)
     check_resolved(shadow)
-    _prepare(shadow, old, reached, from_topic=arguments.from_topic)
-    run_pipeline(arguments, shadow, warnings)
+    _prepare(arguments, shadow, old, reached)
+    if not run_pipeline(arguments, shadow, warnings):
+        message = (
+            f"the run was stopped before {shadow.table.path} reached {reached.checkpoint}, so "
+            "nothing was compared; call lakemark shadow again, which continues"
+        )
+        raise Refused(message)
     old.refresh()
     compared = compare_at_common_position(old, _open_new(shadow), rules_of(arguments))
     return show_comparison(compared, as_json=arguments.json)
@@ -86,10 +93,20 @@ def _load(
 
 
 def _check_other_table(config: PipelineConfig, path: str) -> None:
-    own, other = (canonical_url(one).rstrip("/") for one in (config.table.path, path))
-    if own == other:
-        message = f"--to {path} is the table of the job; name another folder for the second table"
-        raise InvalidConfig(message)
+    """Check that neither the second table nor its dead letters share a folder with the job.
+
+    Raises:
+        InvalidConfig: a folder contains the other.
+    """
+    for own in (config.table.path, config.dead_letters.path):
+        for other in (path, dead_letters_path(path)):
+            folders = [canonical_url(one).rstrip("/") + "/" for one in (own, other)]
+            if own and max(folders).startswith(min(folders)):
+                message = (
+                    f"--to {path} would write {other}, but {own} belongs to the job; name another "
+                    "folder for the second table"
+                )
+                raise InvalidConfig(message)
 
 
 def _find_old(config: PipelineConfig) -> OpenTable:
@@ -153,19 +170,22 @@ def _overrides(config: PipelineConfig, path: str, end: KafkaCheckpoint) -> Seque
 
 
 def _prepare(
-    config: PipelineConfig, old: OpenTable, reached: _Reached, *, from_topic: bool
+    arguments: argparse.Namespace, config: PipelineConfig, old: OpenTable, reached: _Reached
 ) -> None:
     """Copy the rows of the job's table, if there is no second table yet.
 
     Raises:
         Refused: the second table was not copied completely.
     """
-    found = find_table(config.table.location())
+    found, from_topic = find_table(config.table.location()), arguments.from_topic
     if found is None and not from_topic:
-        text = f"copying the rows of {old.location.url} as of {reached.checkpoint}"
-        print(text, file=sys.stderr)
+        if arguments.log_format != "json":  # with JSON, stderr has only events
+            text = f"copying the rows of {old.location.url} as of {reached.checkpoint}"
+            print(text, file=sys.stderr)
         copy_table(old, reached.commit, config, reached.checkpoint)
-    elif found is not None and not from_topic and not reached_positions(found):
+    elif found is not None and not reached_positions(found):
+        if from_topic and not found.timeline.completed(*COMMITS):
+            return  # the first call has ended before its first commit
         message = (
             f"{found.location.url} has no offsets, because it was not copied completely or is "
             "another table; delete it, or name another folder with --to"

@@ -135,6 +135,16 @@ def validated(tree: Mapping[str, object]) -> PipelineConfig:
         raise ConfigError(problems.from_validation(error, PipelineConfig)) from None
 
 
+def check_resolved(config: PipelineConfig) -> None:
+    """Check now that all secrets can be found, because some are needed after hours only.
+
+    Raises:
+        ConfigError: a secret cannot be found on this machine.
+    """
+    if problems := config.unresolved():
+        raise ConfigError(problems)
+
+
 def read(location: str) -> str:
     """Read a text file from any store.
 

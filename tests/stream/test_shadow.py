@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from lakemark.storage import StorageLocation
 from streamer.cli import FAILED, MISUSED, OK, main
 from tests.fixtures.kafka import Kafka, Message
 from tests.unit.streamer.migration.jobs import SOURCES
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -130,6 +134,33 @@ def test_planted_differences_are_found_and_named(
 
     assert main(["compare", str(job.table), str(job.shadow), "--ignore", "ts"]) == FAILED
     assert 'id="3": v 15 -> -1' in capsys.readouterr().out
+
+
+def test_stopped_run_compares_nothing(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    job.send(*rows(range(5), ts=5))
+    job.run()
+    command = ["shadow", str(job.file), "--to", str(job.shadow)]
+    assert main(command) == OK
+    job.send(*rows((9,), ts=5))
+    job.run()
+    capsys.readouterr()
+    before = signal.getsignal(signal.SIGTERM)
+
+    def stop() -> None:
+        until(lambda: signal.getsignal(signal.SIGTERM) != before)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    # No broker answers, so the run cannot end before it is stopped.
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(stop)
+        unreachable = ["--set", "source.bootstrap_servers=127.0.0.1:1"]
+        assert main([*command, *unreachable]) == FAILED
+        stopping.result()
+    printed = capsys.readouterr()
+    assert "the tables are equal" not in printed.out
+    assert "the run was stopped before" in printed.err
+    assert main(command) == OK
+    assert "equal rows: 6" in capsys.readouterr().out
 
 
 def test_job_that_ends_runs_without_a_pipeline_file(

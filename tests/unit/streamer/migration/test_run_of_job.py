@@ -92,3 +92,17 @@ def test_wrong_arguments_are_refused(
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == MISUSED
     assert message in capsys.readouterr().err
+
+
+def test_secret_of_the_property_file_is_in_no_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties, events = tmp_path / "j.properties", tmp_path / "events.jsonl"
+    properties.write_text(f"a.password={SECRET}\n")
+    output = ["--log-format", "json", "--events", str(events)]
+    words = ["--target-base-path", "/lake/orders", "--payload-class", SECRET]
+    assert main(["run", *output, "--props", str(properties), "--", *words]) == MISUSED
+    for text in (capsys.readouterr().err, events.read_text()):
+        assert '"event": "RunFailed"' in text
+        assert "--payload-class ***" in text
+        assert SECRET not in text
