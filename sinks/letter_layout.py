@@ -35,6 +35,9 @@ INDEX = BucketIndex(1, KEY_FIELDS)
 #: When a record was rejected, and the day of this time, which partitions the table.
 REJECTED_AT, REJECTED_ON = "rejected_at", "rejected_on"
 
+#: The columns of ``LetterLayout.earlier``.
+EARLIER_COLUMNS = [RECORD_KEY, "timestamp", REJECTED_AT]
+
 _DAY = PartitionField.parse(f"day({REJECTED_AT}) as {REJECTED_ON}")
 _WITHOUT_DAYS = KeyGenerator(KeyGeneratorConfig(KEY_FIELDS))
 _BY_DAY = KeyGenerator(
@@ -65,7 +68,9 @@ class LetterLayout:
     Attributes:
         by_day: whether the table has partitions.
         rejected_at: when the records are rejected; None if the letters have this time already.
-        earlier: records that were rejected before: their record keys, and when.
+        earlier: records that were rejected before: ``EARLIER_COLUMNS`` of their letters. The time
+            of the record in its topic tells it apart from one with the same offset in an earlier
+            topic of the same name.
     """
 
     by_day: bool
@@ -105,7 +110,12 @@ class LetterLayout:
         if self.earlier is not None and self.earlier.num_rows:
             known = self.earlier.column(RECORD_KEY).combine_chunks()
             found = pc.index_in(record_keys, value_set=known)
-            times = pc.coalesce(times, self.earlier.column(REJECTED_AT).take(found))
+            first = self.earlier.take(found)
+            is_same = pc.equal(first.column("timestamp"), rows.column("timestamp"))
+            known_times = pc.if_else(
+                pc.fill_null(is_same, True), first.column(REJECTED_AT), pa.scalar(None, times.type)
+            )
+            times = pc.coalesce(times, known_times)
         if self.rejected_at is not None:
             times = pc.fill_null(times, pa.scalar(self.rejected_at, times.type))
         return rows.set_column(rows.schema.get_field_index(REJECTED_AT), REJECTED_AT, times)

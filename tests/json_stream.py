@@ -49,6 +49,10 @@ from transforms.tombstone_keys import TombstoneKey
 
 TOPIC = "orders"
 INDEX = BucketIndex(2, ("id",))
+
+#: The time of each record in its topic.
+RECORDED_AT = datetime(2026, 1, 1, tzinfo=UTC)
+
 COLUMNS = {"id": "string", "ts": "bigint", "n": "int"}
 
 Record = Mapping[str, object] | bytes
@@ -272,9 +276,7 @@ def kafka_batch(topic: str, start: int, records: Iterable[Record | Tombstone | N
             "value": pa.array(values, pa.binary()),
             "partition": pa.array([0] * len(values), pa.int32()),
             "offset": pa.array(range(start, end), pa.int64()),
-            "timestamp": pa.array(
-                [datetime(2026, 1, 1, tzinfo=UTC)] * len(values), pa.timestamp("us", "UTC")
-            ),
+            "timestamp": pa.array([RECORDED_AT] * len(values), pa.timestamp("us", "UTC")),
         }
     )
     began, ended = (KafkaCheckpoint(topic, {0: offset}) for offset in (start, end))

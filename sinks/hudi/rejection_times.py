@@ -3,6 +3,11 @@
 All attempts to write a batch have one time. A record that an earlier run has rejected, and whose
 batch was not published, keeps its time. So a dead letter that is written again replaces the first
 one, which is in the partition of its time.
+
+The dead letters of such records of a topic are found by their offsets, which are not below the
+checkpoint. Their times do not tell: a restart may publish some records of the batch, and read the
+others again days after they were rejected. Positions in files and in tables have no offsets, so
+their dead letters are found by the time of the last commit.
 """
 
 from __future__ import annotations
@@ -12,15 +17,16 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from lakemark.model.meta_columns import RECORD_KEY
+from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.operations.table_writer import TableWriter
 from sinks.hudi.sink_progress import SinkProgress
-from sinks.letter_layout import REJECTED_AT, WITHOUT_DAYS, LetterLayout
+from sinks.letter_layout import EARLIER_COLUMNS, REJECTED_AT, WITHOUT_DAYS, LetterLayout
+from sinks.open_letters import find_read
 
 #: By how much the clocks of two machines that run the pipeline may differ at most.
 _MARGIN = timedelta(days=1)
 
-_COLUMNS = [RECORD_KEY, REJECTED_AT]
+_COLUMNS = [*EARLIER_COLUMNS, "partition", "offset"]
 
 
 def utc_now() -> datetime:
@@ -62,14 +68,36 @@ class RejectionTimes:
             self._earlier = self._read(self._rejects)
         return replace(layout, rejected_at=self._rejected_at, earlier=self._earlier)
 
-    def _read(self, rejects: TableWriter) -> pa.Table:
-        """Return the records that were rejected since the last commit of the streamer.
+    def _read(self, rejects: TableWriter) -> pa.Table | None:
+        """Return the dead letters of records that may be read again; None if there are none.
 
         A batch commits its dead letters after the commit of the batch before it.
         """
-        table, since = rejects.table, self._progress.committed_at()
-        if table.schema is None:
-            return pa.table({RECORD_KEY: pa.array([], pa.string()), REJECTED_AT: pa.array([])})
+        if rejects.table.schema is None:
+            return None
+        progress = self._progress.newest()
+        checkpoint = None if progress is None else progress.checkpoint
+        if isinstance(checkpoint, KafkaCheckpoint):
+            found = _scan(rejects, _may_be_unread(checkpoint))
+            return found.filter(pa.array(~find_read(found, checkpoint))).select(EARLIER_COLUMNS)
+        is_start = progress is None or checkpoint is None
+        since = None if is_start else self._progress.committed_at(progress)
         where = None if since is None else f"{REJECTED_AT} >= '{(since - _MARGIN).isoformat()}'"
-        found = table.scan(columns=_COLUMNS, where=where).to_reader().read_all()
-        return found.select(_COLUMNS)
+        return _scan(rejects, where).select(EARLIER_COLUMNS)
+
+
+def _scan(rejects: TableWriter, where: str | None) -> pa.Table:
+    return rejects.table.scan(columns=_COLUMNS, where=where).to_reader().read_all()
+
+
+def _may_be_unread(checkpoint: KafkaCheckpoint) -> str:
+    """Return a condition on dead letters that skips files whose records are all read for good.
+
+    A partition that the checkpoint does not contain is read from its start.
+    """
+    of_topic, offsets = f"topic = '{checkpoint.topic}'", checkpoint.offsets
+    if not offsets:
+        return of_topic
+    last = max(offsets)
+    lowest = min(offsets.get(partition, 0) for partition in range(last + 1))
+    return f"{of_topic} and (offset >= {lowest} or partition > {last})"

@@ -37,13 +37,16 @@ class SinkProgress:
         self._checkpoint = None if progress is None else progress.checkpoint
         return progress
 
-    def committed_at(self) -> datetime | None:
-        """Return when the newest commit of this streamer was requested; None at the start."""
-        table = self._rows.table
-        progress = find_progress(table, table.timeline, self._identity)
-        if progress is None or not progress.commit:
-            return None
-        return table.store.clock.parse(progress.commit)
+    def newest(self) -> Progress | None:
+        """Return the newest progress in the table; None at the start.
+
+        In contrast to ``find``, the next batch is still committed on top of the known checkpoint.
+        """
+        return find_progress(self._rows.table, self._rows.table.timeline, self._identity)
+
+    def committed_at(self, progress: Progress) -> datetime | None:
+        """Return when the commit that moved the streamer was requested; None if it is not known."""
+        return self._rows.table.store.clock.parse(progress.commit) if progress.commit else None
 
     def metadata(self, end: Position, topic_id: str) -> dict[str, str]:
         """Return the metadata of a commit: the progress of this streamer and of all others.

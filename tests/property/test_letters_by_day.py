@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,9 @@ from tests.rejection_days import Days, letters_at
 from tests.unit.sinks.test_letters_by_day import bad, fail_once, inserting
 from tests.unit.sinks.test_replay import STRICT, somewhere
 
+#: Long before the commits of the test, as if each restart came years after the rejections.
+LONG_AGO = datetime(2020, 3, 1, 23, 59, 30, tzinfo=UTC)
+
 #: A batch of so many records: the process dies before the commit of the rows, or not.
 _batches = st.tuples(st.sampled_from(["write", "die"]), st.integers(1, 4))
 _acts = st.lists(_batches | st.sampled_from([("day", 1), ("restart", 0), ("replay", 0)]))
@@ -27,7 +31,7 @@ def test_each_rejected_record_has_one_letter_and_is_replayed_once(
     acts: list[tuple[str, int]],
 ) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        days, location = Days(monkeypatch), somewhere()
+        days, location = Days(monkeypatch, LONG_AGO), somewhere()
         stream = inserting(location, policy=STRICT)
         days_of: dict[int, str] = {}
         for act, count in acts:

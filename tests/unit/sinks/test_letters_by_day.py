@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.errors import StorageUnavailable, WriteConflict
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.open_table import open_table
@@ -82,6 +84,56 @@ def test_record_that_is_rejected_again_after_a_crash_keeps_its_day(
     assert corrected.replay(overwrites_newer=True).run(None).passed == 0
     found = open_table(location).scan(columns=["id"]).to_reader().read_all().column("id")
     assert Counter(found.to_pylist()) == Counter("abcde")
+
+
+def test_record_keeps_its_day_if_a_restart_publishes_only_a_part_of_its_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    days, location = Days(monkeypatch, datetime.now(UTC) - timedelta(days=10)), somewhere()
+    died = inserting(location, policy=STRICT)
+    fail_once(monkeypatch, died, StorageUnavailable("the process dies here"))
+    with pytest.raises(StorageUnavailable):
+        died.write(bad("a", "b", "c", "d"))
+    first = f"{days.now:%Y-%m-%d}"
+    days.advance(10)
+    inserting(location, policy=STRICT).write(bad("a", "b"))
+    stream = inserting(location, policy=STRICT)
+    stream.write(bad("c", "d"))
+    letters = letters_at(stream.rejects.table.location)
+    assert [(row["offset"], row["rejected_on"]) for row in letters] == [
+        (offset, first) for offset in range(4)
+    ]
+    assert inserting(location).replay(overwrites_newer=True).run(None).passed == 4
+
+
+def test_record_that_is_read_again_keeps_its_day_after_the_checkpoint_was_moved_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    days, location = Days(monkeypatch, datetime.now(UTC) - timedelta(days=10)), somewhere()
+    stream = inserting(location, policy=STRICT)
+    stream.write(bad("a", "b", "c"))
+    days.advance(10)
+    back = KafkaCheckpoint(stream.topic, {0: 1})
+    stream.sink.commit_start(back)
+    stream = inserting(location, policy=STRICT)
+    stream.write(bad("b", "c", "d"))
+    letters = letters_at(stream.rejects.table.location)
+    assert [row["offset"] for row in letters] == [0, 1, 2, 3]
+    assert len({row["rejected_on"] for row in letters[:3]}) == 1
+
+
+def test_record_of_a_recreated_topic_is_no_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    days, location = Days(monkeypatch), somewhere()
+    stream = inserting(location, policy=STRICT)
+    stream.write(bad("a"))
+    stream.sink.commit_start(KafkaCheckpoint(stream.topic, {0: 0}), "another id")
+    days.advance()
+    stream = inserting(location, policy=STRICT)
+    later = datetime(2026, 1, 2, tzinfo=UTC)
+    monkeypatch.setattr(json_stream, "RECORDED_AT", later)
+    stream.write(bad("b"))
+    letters = letters_at(stream.rejects.table.location)
+    assert [(row["offset"], row["rejected_on"][-2:]) for row in letters] == [(0, "01"), (0, "02")]
 
 
 def test_attempts_to_write_a_batch_reject_its_records_at_one_time(
