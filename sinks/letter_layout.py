@@ -68,9 +68,7 @@ class LetterLayout:
     Attributes:
         by_day: whether the table has partitions.
         rejected_at: when the records are rejected; None if the letters have this time already.
-        earlier: records that were rejected before: ``EARLIER_COLUMNS`` of their letters. The time
-            of the record in its topic tells it apart from one with the same offset in an earlier
-            topic of the same name.
+        earlier: records that were rejected before: ``EARLIER_COLUMNS`` of their letters.
     """
 
     by_day: bool
@@ -108,17 +106,20 @@ class LetterLayout:
         """Set the time of rejection of the rows that have none."""
         times = rows.column(REJECTED_AT)
         if self.earlier is not None and self.earlier.num_rows:
-            known = self.earlier.column(RECORD_KEY).combine_chunks()
-            found = pc.index_in(record_keys, value_set=known)
-            first = self.earlier.take(found)
-            is_same = pc.equal(first.column("timestamp"), rows.column("timestamp"))
-            known_times = pc.if_else(
-                pc.fill_null(is_same, True), first.column(REJECTED_AT), pa.scalar(None, times.type)
-            )
-            times = pc.coalesce(times, known_times)
+            known = _identities(self.earlier.column(RECORD_KEY), self.earlier.column("timestamp"))
+            found = pc.index_in(_identities(record_keys, rows.column("timestamp")), value_set=known)
+            times = pc.coalesce(times, self.earlier.column(REJECTED_AT).take(found))
         if self.rejected_at is not None:
             times = pc.fill_null(times, pa.scalar(self.rejected_at, times.type))
         return rows.set_column(rows.schema.get_field_index(REJECTED_AT), REJECTED_AT, times)
+
+
+def _identities(record_keys: pa.Array, timestamps: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return what tells records apart, also those of a topic that was deleted and created again."""
+    times = timestamps.cast(pa.int64()).cast(pa.string())
+    return pc.binary_join_element_wise(
+        record_keys, times, "@", null_handling="replace", null_replacement=""
+    )
 
 
 #: The layout of letters that are not written, or whose table has no partitions.

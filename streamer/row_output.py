@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TextIO
 import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
+from lakemark.model.python_values import python_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,12 +105,12 @@ def write_json_lines(batches: Batches, out: TextIO) -> int:
 
 def json_texts(batch: pa.RecordBatch) -> Iterator[str]:
     """Yield each row as a JSON object, as ``write_json_lines`` writes it."""
-    return (json_text(row) for row in _python_rows(batch))
+    return (json_text(row) for row in python_rows(batch))
 
 
 def print_rows(batches: Batches, console: Console) -> int:
     """Print rows as a grid, with long values shortened; return the number of rows."""
-    rows = [row for batch in batches for row in _python_rows(batch)]
+    rows = [row for batch in batches for row in python_rows(batch)]
     print_grid(
         [{name: screen_value(value) for name, value in row.items()} for row in rows], console
     )
@@ -306,35 +307,3 @@ def _cell_text(value: object) -> str:
 
 def _escaped(control: re.Match[str]) -> str:
     return control[0].encode("unicode_escape").decode("ascii")
-
-
-def _python_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
-    try:
-        rows: list[dict[str, object]] = batch.to_pylist(maps_as_pydicts="lossy")
-    except (OverflowError, ValueError):  # a time outside the years 1 to 9999
-        return [_python_row(batch, row) for row in range(batch.num_rows)]
-    return rows
-
-
-def _python_row(batch: pa.RecordBatch, row: int) -> dict[str, object]:
-    names = batch.schema.names
-    return {name: python_value(batch.column(at)[row]) for at, name in enumerate(names)}
-
-
-def python_value(value: pa.Scalar) -> object:
-    """Return the Python value; a time outside Python's range becomes text in the same format."""
-    if not value.is_valid:
-        return None
-    if isinstance(value, pa.MapScalar):
-        keys, values = value.values.flatten()
-        pairs = zip(keys, values, strict=True)
-        return {str(python_value(key)): python_value(one) for key, one in pairs}
-    if isinstance(value, pa.StructScalar):
-        return {name: python_value(one) for name, one in value.items()}
-    if isinstance(value, pa.ListScalar):
-        return [python_value(one) for one in value]
-    try:
-        return value.as_py()
-    except (OverflowError, ValueError):
-        text: str = value.cast(pa.string()).as_py()
-        return text.replace(" ", "T").replace("Z", "+00:00")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakemark.errors import InvalidConfig
 from lakemark.sql.engine import open_connection
 from lakemark.sql.statement import table_nodes
-from lakemark.sql.syntax_tree import Tree, nodes, parse_sql
+from lakemark.sql.syntax_tree import Tree, nodes, parse_sql, to_sql
 
 #: The relation with the rows of the batch.
 BATCH: Final = "batch"
@@ -24,13 +24,19 @@ BATCH: Final = "batch"
 #: The relation with the current rows of the table.
 STORED: Final = "stored"
 
+#: The class of the node of a column that the query names by its number, such as ``#2``.
+_POSITION: Final = "POSITIONAL_REFERENCE"
+
+#: Functions of DuckDB that read relations which a text names.
+_READING: Final = frozenset({"query", "query_table"})
+
 
 @dataclass(frozen=True)
 class BatchQuery:
     """A parsed query.
 
     Attributes:
-        text: the query.
+        text: the query, without comments.
         tree: the query as DuckDB parsed it.
     """
 
@@ -46,19 +52,27 @@ class BatchQuery:
             text: one query.
 
         Raises:
-            InvalidConfig: the syntax is wrong, the text is not exactly one query, or the query
-                reads another relation than ``batch`` and ``stored``.
+            InvalidConfig: the syntax is wrong, the text is not exactly one query, the query reads
+                another relation than ``batch`` and ``stored``, or a function that takes the name of
+                a relation as a text.
         """
         tree = parse_sql(connection, text)
         if len(tree["statements"]) != 1:
             message = f"expected one query, not {len(tree['statements'])}"
             raise InvalidConfig(message)
-        query = cls(text.rstrip(" ;\n\t"), tree)
+        query = cls(to_sql(connection, tree).rstrip("; "), tree)
         others = sorted(query.relations - {BATCH, STORED})
         if others:
             message = (
                 f"there is no relation {others[0]!r}; a check reads {BATCH}, and {STORED} for the "
                 "rows of the table before the batch"
+            )
+            raise InvalidConfig(message)
+        called = {str(node.get("function_name", "")).lower() for node in nodes(tree)}
+        if hidden := sorted(called & _READING):
+            message = (
+                f"{hidden[0]}() is not supported, because lakemark cannot know what it reads; name "
+                f"{BATCH} and {STORED} in the query itself"
             )
             raise InvalidConfig(message)
         return query
@@ -94,25 +108,31 @@ def check_query(text: str, columns: pa.Schema | None) -> None:
     Raises:
         InvalidConfig: the query has an error, does not fit the columns, or DuckDB is not installed.
     """
-    with ExitStack() as resources:
-        connection = open_connection(resources)
-        query = BatchQuery.parse(connection, text)
-        if columns is not None:
-            _bind(connection, query, columns)
+    query = _parsed(text)
+    if columns is not None:
+        with ExitStack() as resources:
+            _bind(open_connection(resources), query, columns)
 
 
-@lru_cache(maxsize=256)
 def columns_read(text: str, columns: pa.Schema) -> tuple[str, ...]:
     """Return the columns of ``batch`` that a query may read; see ``BatchQuery.columns``."""
-    with ExitStack() as resources:
-        return BatchQuery.parse(open_connection(resources), text).columns(columns)
+    return _parsed(text).columns(columns)
+
+
+def reads_stored(text: str) -> bool:
+    """Return whether a query reads ``stored``."""
+    return STORED in _parsed(text).relations
+
+
+def without_comments(text: str) -> str:
+    """Return a query that can be a part of another query; see ``BatchQuery.text``."""
+    return _parsed(text).text
 
 
 @lru_cache(maxsize=256)
-def reads_stored(text: str) -> bool:
-    """Return whether a query reads ``stored``."""
+def _parsed(text: str) -> BatchQuery:
     with ExitStack() as resources:
-        return STORED in BatchQuery.parse(open_connection(resources), text).relations
+        return BatchQuery.parse(open_connection(resources), text)
 
 
 def _bind(connection: Any, query: BatchQuery, columns: pa.Schema) -> None:
@@ -137,8 +157,9 @@ def _relation(node: Tree) -> str:
 
 
 def _may_read_all(node: Tree) -> bool:
-    """Return whether a node may read columns that the query does not name."""
-    is_star = node.get("class") == "STAR"
+    """Return whether a node may read columns that the query does not name, or count columns."""
+    is_positional = bool(node.get("column_name_alias")) or node.get("class") == _POSITION
+    is_star = is_positional or node.get("class") == "STAR"
     return is_star or node.get("ref_type") == "NATURAL" or node.get("type") == "SHOW_REF"
 
 

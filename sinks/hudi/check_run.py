@@ -20,6 +20,7 @@ from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.model.meta_columns import without_meta_columns
+from lakemark.model.python_values import python_rows
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_queries import LATEST
 from lakemark.sql.engine import open_connection
@@ -29,7 +30,7 @@ from lakemark.sql.table_reference import TableReference
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.timeline.clock import TimelineClock
 from transforms.batch_checks import SHOWN_ROWS, BatchCheck, CheckResult, CheckResults, show_row
-from transforms.batch_query import BATCH, STORED
+from transforms.batch_query import BATCH, STORED, without_comments
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ class _NoRows:
 def _run(connection: Any, check: BatchCheck, relations: dict[str, Relation]) -> CheckResult:
     own = relations if check.reads_stored else {}
     try:
-        return _count(SqlQuery(connection, check.query, own, ExitStack()).to_reader())
+        query = without_comments(check.query)
+        return _count(SqlQuery(connection, query, own, ExitStack()).to_reader())
     except (InvalidConfig, Refused) as error:
         return CheckResult(error=str(error))
 
@@ -121,5 +123,5 @@ def _count(found: pa.RecordBatchReader) -> CheckResult:
     for batch in found:
         count += batch.num_rows
         missing = SHOWN_ROWS - len(first)
-        first += [show_row(row) for row in batch.slice(0, missing).to_pylist()]
+        first += [show_row(row) for row in python_rows(batch.slice(0, missing))]
     return CheckResult(count, tuple(first))

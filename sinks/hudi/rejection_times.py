@@ -80,14 +80,14 @@ class RejectionTimes:
         if isinstance(checkpoint, KafkaCheckpoint):
             found = _scan(rejects, _may_be_unread(checkpoint))
             return found.filter(pa.array(~find_read(found, checkpoint))).select(EARLIER_COLUMNS)
-        is_start = progress is None or checkpoint is None
-        since = None if is_start else self._progress.committed_at(progress)
+        since = self._progress.committed_at(progress) if progress and checkpoint else None
         where = None if since is None else f"{REJECTED_AT} >= '{(since - _MARGIN).isoformat()}'"
         return _scan(rejects, where).select(EARLIER_COLUMNS)
 
 
 def _scan(rejects: TableWriter, where: str | None) -> pa.Table:
-    return rejects.table.scan(columns=_COLUMNS, where=where).to_reader().read_all()
+    found: pa.Table = rejects.table.scan(columns=_COLUMNS, where=where).to_reader().read_all()
+    return found
 
 
 def _may_be_unread(checkpoint: KafkaCheckpoint) -> str:

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakemark.model.python_values import python_value
 from lakemark.schema.field_path import column_at
 from streamer.comparison.key_buckets import key_column
 from streamer.comparison.values import all_equal, equal_values
-from streamer.row_output import python_value
 
 #: A key or a row, as Python values by column.
 Facts = dict[str, Any]

@@ -130,6 +130,26 @@ def test_checks_do_not_judge_replayed_records(tmp_path: Path) -> None:
     assert keys.EXPECTATIONS not in pipeline.extra()
 
 
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        # A time in milliseconds that was taken for seconds.
+        (
+            "select to_timestamp(1764400000000) as t from batch",
+            "t=57881-08-11T07:06:40.000000+00:00",
+        ),
+        ("select 'infinity'::date as t from batch", "t=5881580-07-11"),
+        ("select sum(n) as n from batch -- in all", "n=1"),
+        ("select id, id from batch -- twice", "id=a, id_1=a"),
+        ("select #1 from batch where n = 1", "id=a"),
+    ],
+)
+def test_rows_of_any_query_are_shown(tmp_path: Path, query: str, shown: str) -> None:
+    check = {"check": query, "name": "check", "otherwise": "warn"}
+    (violation,) = Pipeline(tmp_path).write([check], order("a", n=1)).check_violations
+    assert violation.result == CheckResult(1, (shown,))
+
+
 def test_long_rows_are_cut_in_messages(tmp_path: Path) -> None:
     every = {"check": "select id from batch", "otherwise": "warn"}
     (violation,) = Pipeline(tmp_path).write([every], order("a" * 1_000)).check_violations

@@ -135,6 +135,11 @@ def test_record_of_a_recreated_topic_is_no_earlier_one(monkeypatch: pytest.Monke
     letters = letters_at(stream.rejects.table.location)
     assert [(row["offset"], row["rejected_on"][-2:]) for row in letters] == [(0, "01"), (0, "02")]
 
+    stream.sink.commit_start(KafkaCheckpoint(stream.topic, {0: 0}), "another id")
+    days.advance()
+    inserting(location, policy=STRICT).write(bad("b"))
+    assert count_by_path(stream.rejects.table.location) == {DAY_1: 1, DAY_2: 1}
+
 
 def test_attempts_to_write_a_batch_reject_its_records_at_one_time(
     monkeypatch: pytest.MonkeyPatch,

@@ -18,8 +18,12 @@ from sinks.letter_layout import KEY_FIELDS
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table_delete import NOT_ERASED
 from tests.golden.golden_table import unpack
+from tests.json_stream import JsonStream
+from tests.rejection_days import Days, letters_at
 from tests.tables import make
 from tests.unit.operations.tables import FAST, contents, create, rows
+from tests.unit.sinks.test_letters_by_day import DAY_1, DAY_2, bad
+from tests.unit.sinks.test_replay import STRICT
 from transforms.rejects import REJECTS_SCHEMA
 
 
@@ -117,6 +121,23 @@ def test_erase_removes_the_records_from_the_table_and_its_dead_letters(
     assert "order-1" not in contents(table)
     left = lakemark.open(letters.location).scan(columns=["value"]).to_table()
     assert left["value"].to_pylist() == [b'{"id": "order-2"}']
+
+
+def test_erase_removes_dead_letters_of_several_days(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    days, location = Days(monkeypatch), StorageLocation(str(tmp_path / "orders"))
+    stream = JsonStream(location, STRICT)
+    stream.write([{"id": "a", "ts": 1}, *bad("a", "b")])
+    days.advance()
+    stream.write(bad("a", "c"))
+    letters = stream.rejects.table.location
+    named = ("--key", "a", "--erase", "--dead-letters", letters.url, "--run")
+    assert run(location.url, *named) == OK
+    assert [(row["offset"], row["_hoodie_partition_path"]) for row in letters_at(letters)] == [
+        (2, DAY_1),
+        (4, DAY_2),
+    ]
 
 
 def test_dead_letters_are_erased_although_an_earlier_process_has_deleted_them(

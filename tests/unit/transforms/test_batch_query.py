@@ -29,6 +29,9 @@ ALL = ("id", "amount", "p")
         ("select max(columns('a.*')) from batch", ALL),
         ("select x from (select amount from batch) q(x)", ALL),
         ("describe batch", ALL),
+        ("select #2 from batch", ALL),
+        ("select amount from batch b(amount)", ALL),
+        ("select sum(amount) from batch -- in all", ("amount",)),
     ],
 )
 def test_columns_that_a_query_may_read_are_found(query: str, columns: tuple[str, ...]) -> None:
@@ -52,6 +55,8 @@ def test_stored_rows_are_read_only_if_the_query_names_them() -> None:
         ("select * from 'lake/x'", "there is no relation 'lake/x'; a check reads batch, and"),
         ("select * from snapshot('x')", "there is no relation 'snapshot'"),
         ("select * from main.batch", "there is no relation 'main.batch'"),
+        ("select count(*) from query_table('stored')", r"query_table\(\) is not supported"),
+        ("select (select count(*) from query('from stored'))", r"query\(\) is not supported"),
         ("select * from read_csv('x.csv')", "Permission Error"),
         ("delete from batch", "expected select"),
         ("select 1; select 2", "expected one query, not 2"),
