@@ -161,6 +161,37 @@ def test_oldest_notice_is_dropped_when_too_many_wait() -> None:
     assert scenario.receiver.notices[-2:] == [commit(3), commit(4)]
 
 
+def test_oldest_notices_are_dropped_when_their_commits_have_too_many_files() -> None:
+    """Each commit of the test has two files."""
+    scenario = Scenario(max_pending_files=5)
+    scenario.receiver.may_answer.clear()
+    for number in (1, 2, 3, 4):
+        scenario.worker.add(commit(number))
+    dropped = [(one.count, one.instant) for one in scenario.seen(HookDropped)]
+    assert dropped == [(1, "20260131060000121"), (1, "20260131060000122")]
+    assert "commits with more than 5 files" in scenario.seen(HookDropped)[0].reason
+    scenario.receiver.may_answer.set()
+    until(lambda: not scenario.worker.is_progressing, "all messages")
+    scenario.worker.add(commit(5))
+    scenario.worker.add(commit(6))
+    assert not scenario.worker.end(60.0)
+    assert scenario.receiver.notices[-4:] == [commit(3), commit(4), commit(5), commit(6)]
+
+
+def test_hook_that_hangs_is_not_in_progress(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has read everything waits for it only until an attempt must have ended."""
+    monkeypatch.setattr(hook_worker, "LONGEST_ATTEMPT_S", 0.01)
+    scenario.receiver.may_answer.clear()
+    scenario.worker.add(commit(1))
+    until(lambda: scenario.receiver.attempts == 1, "the attempt")
+    until(lambda: not scenario.worker.is_progressing, "the end of the wait")
+    scenario.worker.add(commit(2))
+    scenario.receiver.may_answer.set()
+    until(lambda: scenario.receiver.notices == [commit(1), commit(2)], "both commits")
+
+
 def test_failing_hook_is_not_in_progress_and_ends_at_once(scenario: Scenario) -> None:
     scenario.receiver.failures = 10**9
     scenario.worker.add(commit(1))
