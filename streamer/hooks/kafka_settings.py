@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lakemark.errors import InvalidConfig
 from streamer.hooks.messages import FORMATS
@@ -15,6 +16,11 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 #: Properties of a Java producer with the same meaning in librdkafka, under these names.
 _OF_PRODUCER = {"compression.type": "compression.type", "max.request.size": "message.max.bytes"}
 _SECURITY = ("security.protocol", "sasl.", "ssl.")
+
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+#: The sizes of messages in bytes that librdkafka accepts for ``max.request.size``.
+_MESSAGE_BYTES = range(1_000, 1_000_000_001)
 
 
 def check_kafka(settings: HookSettings) -> dict[str, str | int]:
@@ -44,6 +50,7 @@ def check_kafka(settings: HookSettings) -> dict[str, str | int]:
                 f"{supported}, and the properties of security)"
             )
             raise InvalidConfig(message)
+    _check_producer(properties)
     try:
         connection = client_settings(bootstrap, properties)
     except NotTranslatable as error:
@@ -51,3 +58,19 @@ def check_kafka(settings: HookSettings) -> dict[str, str | int]:
         raise InvalidConfig(message) from None
     chosen = {_OF_PRODUCER[name]: one for name, one in properties.items() if name in _OF_PRODUCER}
     return {**connection, **chosen}
+
+
+def _check_producer(properties: Mapping[str, str]) -> None:
+    compression, size = properties.get("compression.type"), properties.get("max.request.size")
+    if compression is not None and compression not in _COMPRESSIONS:
+        message = (
+            f"property compression.type of hook {_KIND} is {compression!r}; use one of "
+            f"{', '.join(_COMPRESSIONS)}"
+        )
+        raise InvalidConfig(message)
+    if size is not None and not (size.isdecimal() and int(size) in _MESSAGE_BYTES):
+        message = (
+            f"property max.request.size of hook {_KIND} is {size!r}; expected a number of bytes "
+            f"from {_MESSAGE_BYTES[0]} to {_MESSAGE_BYTES[-1]}"
+        )
+        raise InvalidConfig(message)

@@ -497,6 +497,22 @@ hooks:
             {
                 "kind": "kafka",
                 "options": {"bootstrap_servers": "h:1", "topic": "a"},
+                "properties": {"compression.type": "zip"},
+            },
+            "property compression.type of hook kafka is 'zip'; use one of none, gzip",
+        ),
+        (
+            {
+                "kind": "kafka",
+                "options": {"bootstrap_servers": "h:1", "topic": "a"},
+                "properties": {"max.request.size": "1MB"},
+            },
+            "property max.request.size of hook kafka is '1MB'; expected a number of bytes",
+        ),
+        (
+            {
+                "kind": "kafka",
+                "options": {"bootstrap_servers": "h:1", "topic": "a"},
                 "headers": {"A": "b"},
             },
             "hook kafka has no headers",
