@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from uuid import uuid4
 
 from checkpoints.lookup import find_progress
@@ -79,6 +80,7 @@ class PipelineHooks:
     ) -> None:
         self._facts, self._commit_facts = facts, commit_facts
         self._workers = tuple(workers)
+        self._takers = [one for one in self._workers if one.takes_commits]
         self._next_listener, self._redacted = next_listener, redacted
         self._run_id = uuid4()
         self._table: OpenTable | None = None
@@ -113,24 +115,29 @@ class PipelineHooks:
         Raises:
             Retriable: the table cannot be read.
         """
-        if not self._workers or not self._may_lack_commits or self._table is None:
+        if not self._takers or not self._may_lack_commits or self._table is None:
             return
         if not self._has_begun:
             self._begin_after_recorded(self._table)
             self._has_begun = True
-        for instant in self._commits_after(
-            self._table, min(one.announced for one in self._workers)
-        ):
-            metadata = self._read(instant)
-            if metadata is not None and is_batch_of(self._facts.identity, metadata):
-                self._add(self._commit_notice(instant, metadata))
+        since = min(one.newest for one in self._takers)
+        newest = list(islice(self._batches_after(self._table, since), MAX_PENDING + 1))
+        if len(newest) > MAX_PENDING:
+            oldest, _ = newest.pop()
+            _LOG.warning(
+                "the commits up to %s are not announced to the hooks, because more than %d wait",
+                oldest.requested_at,
+                MAX_PENDING,
+            )
+        for instant, metadata in reversed(newest):
+            self._add(self._commit_notice(instant, metadata))
         self._may_lack_commits = False
 
     def record(self) -> Mapping[str, str]:
         """Return the extra metadata of the next commit: which commits were announced."""
-        if not self._workers:
+        if not self._takers:
             return {}
-        by_hook = {one.name: one.announced for one in self._workers}
+        by_hook = {one.name: one.announced for one in self._takers}
         return Announced(self._facts.identity, by_hook).encode()
 
     @contextmanager
@@ -217,13 +224,13 @@ class PipelineHooks:
         """
         found = self._find_recorded(table)
         newest = max((i.requested_at for i in table.timeline.completed(*COMMITS)), default="")
-        for one in self._workers:
+        for one in self._takers:
             one.begin_after(newest if found is None else found.by_hook.get(one.name, newest))
 
     def _find_recorded(self, table: OpenTable) -> Announced | None:
         """Return what the newest batch of the pipeline records; None if no commit is found."""
         progress = find_progress(table, table.timeline, self._facts.identity)
-        named = None if progress is None else table.timeline.find(progress.commit)
+        named = None if progress is None else _find_commit(table, progress.commit)
         newest = reversed(table.timeline.completed(*COMMITS)[-_SEARCHED_COMMITS:])
         for instant in ([named] if named is not None and named.is_completed else []) + [*newest]:
             metadata = self._read(instant)
@@ -232,15 +239,40 @@ class PipelineHooks:
                 return found
         return None
 
-    def _commits_after(self, table: OpenTable, since: str) -> list[Instant]:
-        """Return the completed commits of all writers after a requested time, oldest first."""
-        timeline = table.timeline
-        listed = list(timeline.completed(*COMMITS))
-        if timeline.start is not None and timeline.is_archived(since):
-            archived = table.store.load_archived().instants(since)
-            listed += [i for i in archived if i.is_completed and i.action in COMMITS]
-        after = {i.requested_at: i for i in listed if i.requested_at > since}
-        return [after[time] for time in sorted(after)][-MAX_PENDING:]
+    def _batches_after(
+        self, table: OpenTable, since: str
+    ) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """Yield the batches of the pipeline that were requested after a time, newest first."""
+        listed = {i.requested_at: i for i in table.timeline.completed(*COMMITS)}
+        for requested_at in sorted((one for one in listed if one > since), reverse=True):
+            metadata = self._read(listed[requested_at])
+            if metadata is not None and is_batch_of(self._facts.identity, metadata):
+                yield listed[requested_at], metadata
+        if not table.timeline.is_archived(since):
+            return
+        try:
+            yield from self._archived_after(table, since, listed)
+        except Permanent as error:  # is no reason to end the run, because the batches are complete
+            _LOG.warning("archived commits are not announced to the hooks: %s", error)
+
+    def _archived_after(
+        self, table: OpenTable, since: str, active: Container[str]
+    ) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """Yield the archived ones among these batches; each file of the archive is read once."""
+        archive = table.store.load_archived()
+        instants = [
+            i
+            for i in archive.instants(since)
+            if i.action in COMMITS and i.requested_at > since and i.requested_at not in active
+        ]
+        for until in range(len(instants), 0, -MAX_PENDING):
+            part = instants[max(0, until - MAX_PENDING) : until]
+            own = {
+                i.requested_at: (i, metadata)
+                for i, metadata in archive.read_commits(part)
+                if is_batch_of(self._facts.identity, metadata)
+            }
+            yield from (own[time] for time in sorted(own, reverse=True))
 
     def _read(self, instant: Instant) -> CommitMetadata | None:
         """Return the content of a commit; None if it was rolled back, or cannot be read at all."""
@@ -271,6 +303,13 @@ def pipeline_hooks(
     workers = [_worker(one, listener) for one in config.hooks]
     facts = _facts(config.of_snapshot() if reads_snapshot else config)
     return PipelineHooks(facts, _facts(config), workers, listener, build_redactor(config))
+
+
+def _find_commit(table: OpenTable, requested_at: str) -> Instant | None:
+    """Find a commit that may have been archived, because other writers may archive it."""
+    if table.timeline.is_archived(requested_at):
+        return table.store.load_archived().find(requested_at)
+    return table.timeline.find(requested_at)
 
 
 def _worker(config: HookConfig, listener: Listener) -> HookWorker:

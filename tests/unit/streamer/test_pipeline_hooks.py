@@ -163,6 +163,10 @@ def test_hook_that_hangs_delays_no_commit(tmp_path: Path, webhook: Webhook) -> N
     assert webhook.instants == folder.commits()
 
 
+def _table(folder: Folder) -> dict[str, Any]:
+    return {"path": str(folder.table), "record_key": "id", "type": "copy_on_write"}
+
+
 def _source(folder: Folder) -> dict[str, Any]:
     return {"kind": "files", "path": str(folder.source), "format": "json"}
 
@@ -327,12 +331,7 @@ def test_commits_that_were_archived_are_announced_after_a_crash(
     folder = Folder(tmp_path, http(webhook))
     folder.settings = {
         "source": {**_source(folder), "max_files_per_batch": 1},
-        "table": {
-            "path": str(folder.table),
-            "record_key": "id",
-            "type": "copy_on_write",
-            "metadata_table": False,
-        },
+        "table": {**_table(folder), "metadata_table": False},
         "cleaning": {"commits_retained": 1},
         "archival": {"min_commits": 2, "max_commits": 3},
     }
@@ -344,6 +343,57 @@ def test_commits_that_were_archived_are_announced_after_a_crash(
     assert table.timeline.is_archived(folder.commits()[1]), "the test is about archived commits"
     folder.run()
     assert set(webhook.instants) == set(folder.commits())
+
+
+def test_commits_are_announced_although_others_have_archived_the_last_one(
+    tmp_path: Path, webhook: Webhook
+) -> None:
+    folder = Folder(tmp_path, http(webhook))
+    folder.settings = {"table": {**_table(folder), "metadata_table": False}}
+    folder.run("a")
+    folder.crash("b")
+    table = lakemark.open(str(folder.table))
+    for number in range(5):
+        table.upsert(pa.table({"id": [f"z{number}"], "n": pa.array([1], pa.int32())}))
+    table.clean(retain_commits=1)
+    table.archive(min_commits=2, max_commits=3, retain_commits=1)
+    opened = open_table(StorageLocation(str(folder.table)))
+    assert opened.timeline.is_archived(folder.commits()[-1]), "the test is about archived commits"
+    folder.run()
+    assert webhook.instants == folder.commits()
+
+
+def test_only_the_newest_commits_are_announced_if_too_many_wait(
+    tmp_path: Path,
+    webhook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Commits of other writers do not count."""
+    monkeypatch.setattr(pipeline_hooks, "MAX_PENDING", 2)
+    folder = Folder(tmp_path, http(webhook))
+    folder.crash("a")
+    for name in "bcd":
+        folder.crash(name)
+    table = lakemark.open(str(folder.table))
+    for number in range(3):
+        table.upsert(pa.table({"id": [f"z{number}"], "n": pa.array([1], pa.int32())}))
+    folder.run()
+    *_, older, third, fourth = folder.commits()
+    assert webhook.instants == [third, fourth]
+    assert f"the commits up to {older} are not announced" in caplog.text
+
+
+def test_hook_that_announces_no_commits_is_not_recorded(tmp_path: Path, webhook: Webhook) -> None:
+    """It would never be up to date, so each start would read all commits since the first one."""
+    folder = Folder(tmp_path, {"kind": "opentelemetry", "options": {"url": webhook.url}})
+    folder.run("a")
+    assert len(webhook.bodies) == 1
+    folder.hooks.append({**http(webhook, name="feed")})
+    folder.run("b")
+    first, second = folder.recorded()
+    assert first == {}
+    assert list(second["announced"]) == ["feed"]
 
 
 def test_commits_from_before_the_hook_was_added_are_not_announced(
