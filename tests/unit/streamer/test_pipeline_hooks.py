@@ -363,6 +363,29 @@ def test_commits_are_announced_although_others_have_archived_the_last_one(
     assert webhook.instants == folder.commits()
 
 
+def test_damaged_archive_does_not_end_a_run(
+    tmp_path: Path, webhook: Webhook, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batches are complete, and no batch needs the archived commits."""
+    folder = Folder(tmp_path, http(webhook))
+    folder.settings = {
+        "source": {**_source(folder), "max_files_per_batch": 1},
+        "table": {**_table(folder), "metadata_table": False},
+        "cleaning": {"commits_retained": 1},
+        "archival": {"min_commits": 2, "max_commits": 3},
+    }
+    for number in range(6):
+        folder.add(f"a{number}")
+    folder.crash()
+    for file in (folder.table / ".hoodie/timeline/history").glob("*.parquet"):
+        file.write_bytes(b"damaged")
+    del folder.settings["archival"]
+    folder.run()
+    assert "archived commits are not announced to the hooks" in caplog.text
+    assert webhook.instants, "the active commits are announced"
+    assert webhook.instants == folder.commits()[-len(webhook.instants) :]
+
+
 def test_only_the_newest_commits_are_announced_if_too_many_wait(
     tmp_path: Path,
     webhook: Webhook,
