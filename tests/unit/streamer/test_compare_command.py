@@ -13,8 +13,9 @@ import lakemark
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.common_position import is_same, reached_positions
 from checkpoints.edit import write_checkpoint
-from lakemark.operations.compact import ALL_SLICES, ALWAYS, request_if_due
+from lakemark.operations.compact import request_if_due
 from lakemark.operations.open_table import open_table
+from lakemark.services.compaction_plan import ALWAYS
 from lakemark.storage import StorageLocation
 from streamer.cli import FAILED, MISUSED, OK, main
 
@@ -156,7 +157,7 @@ def test_compaction_does_not_hide_the_delta_commits_requested_while_it_ran(
         one.read_to(3, rows(1, 2))
         one.table.upsert(rows(1, ts=2))
         one.read_to(4, rows(1, ts=3))
-    planned = request_if_due(open_table(StorageLocation(old.path)), ALWAYS, ALL_SLICES)
+    planned = request_if_due(open_table(StorageLocation(old.path)), ALWAYS)
     assert planned is not None
     for one in (old, new):
         one.read_to(7, rows(3))

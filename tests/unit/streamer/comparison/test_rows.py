@@ -17,8 +17,8 @@ from streamer.comparison.rows import RowComparison
 
 def compare(kind: pa.DataType, old: list[Any], new: list[Any], key: list[str]) -> RowComparison:
     schema = pa.schema([("k", kind)])
-    sides = (pa.table({"k": pa.array(one, kind)}, schema).to_batches() for one in (old, new))
-    return compare_rows(*sides, schema, key)
+    left, right = (pa.table({"k": pa.array(one, kind)}, schema).to_batches() for one in (old, new))
+    return compare_rows(left, right, schema, key)
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
