@@ -4,8 +4,8 @@ A metadata table may be continued if a writer may add commits to it. Otherwise i
 again.
 
 Usually one driver writes a table, so the state is kept from call to call. The state is loaded again
-if the data table's timeline shows instants of other writers, or if another process built the
-metadata table again.
+if the data table's timeline shows instants of other writers, if it lacks an instant of this writer,
+or if another process built the metadata table again.
 """
 
 from __future__ import annotations
@@ -205,8 +205,9 @@ class WriterStateLoader:
             == (file, partitions, self._definitions_file(properties))
             and state.has_series(completed)
         )
-        if state is None or not is_same or completed - state.instants:
-            state = self._read(properties, file, timeline, completed)
+        if state is None or not is_same or _has_changed(state.instants, completed, timeline):
+            return self._read(properties, file, timeline, completed)
+        state.instants = completed
         return state
 
     def _check_logged_changes(self, properties: TableProperties) -> None:
@@ -433,6 +434,23 @@ class WriterStateLoader:
             return f"it has no statistics of column {missing[0]}"
         other = [name for name in indexed if name not in wanted]
         return f"it has statistics of column {other[0]}, which lakemark omits" if other else None
+
+
+def _has_changed(known: Collection[str], completed: Collection[str], timeline: Timeline) -> bool:
+    """Return whether the completed instants are others than those of this writer.
+
+    An instant that is no longer completed was undone, or its publication failed. The second may
+    still complete: a store may execute a request late. Archived instants do not count.
+
+    Args:
+        known: requested times of the instants that the metadata table included last.
+        completed: requested times of the completed instants of the data table.
+        timeline: the data table's timeline, just loaded.
+    """
+    gone = (name for name in known if name not in completed)
+    return not {*completed} <= {*known} or any(
+        timeline.find(name) is not None or not timeline.is_archived(name) for name in gone
+    )
 
 
 def _find_file_mismatch(metadata: MetadataTable) -> str | None:
