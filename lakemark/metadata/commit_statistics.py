@@ -178,11 +178,9 @@ class CommitStatistics:
         known = _with_all_columns(columns, kept)
         # No other file remains in a partition whose rows are replaced.
         open_paths = (files.keys() & state.paths) - known.keys() - commit[1].replaced_partitions
-        for path in open_paths & losing:
-            remaining = state.files.remaining(path, commit, timeline, columns)
-            if remaining is not None:
-                open_paths = open_paths - {path}
-                known |= {path: ColumnRanges.union(remaining)} if remaining else {}
+        remaining = state.files.remaining(open_paths & losing, commit, timeline, columns)
+        known |= {path: ColumnRanges.union(some) for path, some in remaining.items() if some}
+        open_paths -= remaining.keys()
         if not open_paths:
             return known, []
         found, read = self._read_ranges(state, commit, timeline, sorted(open_paths), columns)

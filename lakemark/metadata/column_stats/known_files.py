@@ -5,14 +5,15 @@ files that remain. If the writer keeps these ranges, such a commit reads neither
 statistics of the partition from the metadata table.
 
 The kept files must be those that queries read. They are, as long as all commits are those of this
-writer, because ``WriterState`` is discarded if another writer has changed the table. While a
-compaction is pending, new logs do not belong to the newest slices that the view shows, so nothing
-is kept.
+writer, because ``WriterState`` is discarded if another writer has changed the table, and if an
+instant of this writer has not completed or was undone. While a compaction is pending, new logs do
+not belong to the newest slices that the view shows, so nothing is kept. Nothing is kept after a
+clustering either: another attempt may complete it instead, and then its files have other names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow as pa
 from lakemark.metadata.column_stats.derive import FileRange, completed_at
 from lakemark.model.action import Action
 from lakemark.model.column_ranges import ColumnRanges
-from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.commit_metadata import CommitMetadata, Operation
 from lakemark.model.file_slice import LogFile
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
@@ -55,26 +56,30 @@ class KnownFiles:
 
     def remaining(
         self,
-        path: str,
+        paths: Iterable[str],
         commit: tuple[Instant, CommitMetadata],
         timeline: Timeline,
         columns: pa.Schema,
-    ) -> list[ColumnRanges] | None:
-        """Return the ranges of the files that a partition keeps after a commit, except its own.
+    ) -> dict[str, list[ColumnRanges]]:
+        """Return the ranges of the files that partitions keep after a commit, except its own.
 
         Args:
-            path: the path of the partition.
+            paths: the paths of the partitions.
             commit: the commit that is about to be published.
             timeline: the data table's timeline, just loaded under the table's lock.
             columns: the columns, with their current types.
 
         Returns:
-            The ranges of each file; None if they are not known.
+            The ranges of each file, by partition path. A partition is missing if the ranges of one
+            of its files are not known.
         """
-        kept = self._kept(path, commit, timeline)
-        if kept is None or not all(_has(one.ranges, columns) for one in kept):
-            return None
-        return [_select(one.ranges, columns) for one in kept]
+        written = _files_by_partition(commit[1])
+        found = {path: self._kept(path, commit, written, timeline) for path in paths}
+        return {
+            path: [_select(one.ranges, columns) for one in kept]
+            for path, kept in found.items()
+            if kept is not None and all(_has(one.ranges, columns) for one in kept)
+        }
 
     def add_derived(self, path: str, files: Sequence[FileRange]) -> None:
         """Add the files that a partition keeps after the commit that is about to be published."""
@@ -96,17 +101,23 @@ class KnownFiles:
         """
         instant, content = commit
         self._as_of = instant.requested_at
+        if content.operation == Operation.CLUSTER or _is_compaction_pending(timeline):
+            self._files.clear()
+            return
+        written = _files_by_partition(content)
         for path in paths:
-            kept = self._kept(path, commit, timeline)
+            kept = self._kept(path, commit, written, timeline)
             self._files.pop(path, None)
             if kept is not None and path not in content.replaced_partitions:
-                self._files[path] = [*kept, *_own_files(content, path)]  # the newest is last
-        if _is_compaction_pending(timeline):
-            self._files.clear()
+                self._files[path] = [*kept, *written.get(path, ())]  # the newest is last
         self._evict()
 
     def _kept(
-        self, path: str, commit: tuple[Instant, CommitMetadata], timeline: Timeline
+        self,
+        path: str,
+        commit: tuple[Instant, CommitMetadata],
+        written: Mapping[str, Sequence[FileRange]],
+        timeline: Timeline,
     ) -> list[FileRange] | None:
         """Return the files whose file groups a commit does not replace.
 
@@ -117,7 +128,8 @@ class KnownFiles:
         files = self._files.get(path)
         if files is None:
             return None
-        groups = _replaced_groups(content, path)
+        bases = (one.file for one in written.get(path, ()) if not isinstance(one.file, LogFile))
+        groups = {*content.replaced_file_ids.get(path, ()), *(file.name.file_id for file in bases)}
         replaced = {one.file.name.instant for one in files if one.file.name.file_id in groups}
         if any(completed_at(name, timeline) >= instant.requested_at for name in replaced):
             return None
@@ -138,22 +150,19 @@ def _is_compaction_pending(timeline: Timeline) -> bool:
     return bool(timeline.pending(Action.COMPACTION, Action.LOG_COMPACTION))
 
 
-def _replaced_groups(content: CommitMetadata, path: str) -> set[str]:
-    """Return the ids of the file groups of a partition that get a base file or are replaced."""
-    written = (one.file for one in _own_files(content, path))
-    bases = {file.name.file_id for file in written if not isinstance(file, LogFile)}
-    return bases | {*content.replaced_file_ids.get(path, ())}
-
-
-def _own_files(content: CommitMetadata, path: str) -> Iterator[FileRange]:
-    """Yield the files of a commit in a partition, except logs that contain only deletes."""
+def _files_by_partition(content: CommitMetadata) -> dict[str, list[FileRange]]:
+    """Return the files of a commit by partition path, except logs that contain only deletes."""
+    files: dict[str, list[FileRange]] = {}
     for stat in content.write_stats:
-        if not stat.path or (stat.partition_path or "") != path:
+        if not stat.path:
             continue
+        path = stat.partition_path or ""
         file = data_file(path, stat.path.rpartition("/")[2], stat.file_size_in_bytes)
         assert file is not None and stat.column_ranges is not None, stat.path
         if stat.num_writes or not isinstance(file, LogFile):
-            yield _without_sizes(FileRange(file, stat.column_ranges))
+            found = _without_sizes(FileRange(file, stat.column_ranges))
+            files.setdefault(path, []).append(found)
+    return files
 
 
 def _without_sizes(one: FileRange) -> FileRange:

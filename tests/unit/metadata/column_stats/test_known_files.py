@@ -88,9 +88,9 @@ def test_files_are_forgotten_if_the_last_commit_did_not_complete() -> None:
     known.add_commit(first, Timeline(()), [""])
     done = Timeline((first[0].completed("20260101000000009"),))
     known.forget_outdated(done)
-    assert known.remaining("", second, done, columns) is not None
+    assert known.remaining([""], second, done, columns)
     known.forget_outdated(Timeline((first[0],)))
-    assert known.remaining("", second, done, columns) is None
+    assert not known.remaining([""], second, done, columns)
 
 
 def test_the_partitions_that_were_changed_longest_ago_are_forgotten_first() -> None:
@@ -98,8 +98,7 @@ def test_the_partitions_that_were_changed_longest_ago_are_forgotten_first() -> N
     for path in ("x", "y", "z"):
         known.add_derived(path, [_file("f", 1)])
     known.add_commit(_replacement(1), Timeline(()), ["x"])
-    kept = [known.remaining(path, _replacement(2), Timeline(()), columns) for path in "xyz"]
-    assert [one is not None for one in kept] == [True, False, True]
+    assert {*known.remaining("xyz", _replacement(2), Timeline(()), columns)} == {"x", "z"}
 
 
 def _made(table_type: TableType) -> TableWriter:
