@@ -338,8 +338,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/writer_state.py",
-        " or completed - state.instants:",
-        ":",
+        "return not {*completed} <= {*known} or any(",
+        "return not {*completed} <= {*known} and any(",
         "the metadata table goes on without the commit of another writer, whose rows are hidden",
         _TABLE,
     ),
