@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,6 +28,10 @@ from tests.depth import examples
 from tests.tables import SCHEMA
 
 REGIONS = ("north", "south")
+
+#: The key, partition and value of each row.
+Given: TypeAlias = list[tuple[str, str, int]]
+
 KEYS = st.lists(
     st.tuples(st.sampled_from("abcdef"), st.sampled_from(REGIONS), st.integers(-9, 9)),
     min_size=1,
@@ -34,7 +39,7 @@ KEYS = st.lists(
     unique_by=lambda key: key[0],
 )
 #: Acts of either writer; writes are more frequent.
-ACTS = st.one_of(
+ACTS: st.SearchStrategy[tuple[str, Given]] = st.one_of(
     st.tuples(st.just("upsert"), KEYS),
     st.tuples(st.just("upsert"), KEYS),
     st.tuples(st.just("delete"), KEYS),
@@ -50,8 +55,6 @@ ACTS = st.one_of(
 STEPS = st.lists(
     st.tuples(st.sampled_from(["keeper", "keeper", "other"]), ACTS), min_size=4, max_size=10
 )
-
-Given = list[tuple[str, str, int]]
 
 
 class Process:
