@@ -133,7 +133,7 @@ def _rows(given_: Given) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-@settings(max_examples=examples(6), deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(4), deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     STEPS,
     st.sampled_from(["merge_on_read", "copy_on_write"]),
