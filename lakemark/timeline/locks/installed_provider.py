@@ -12,27 +12,31 @@ returns a ``LockProvider``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from importlib.metadata import entry_points
 
-from lakemark.errors import InvalidConfig
+from lakemark.extension_point import ExtensionPoint
 from lakemark.timeline.locks.lock_provider import LockProvider
 
-GROUP = "lakemark.locks"
-
-_MEMBERS = (
-    "try_acquire",
-    "longer_wait_s",
-    "cancel",
-    "replace_record",
-    "is_current",
-    "holder",
-    "name",
+_INSTALLED: ExtensionPoint[LockProvider] = ExtensionPoint(
+    group="lakemark.locks",
+    noun="lock provider",
+    verb="created",
+    protocol="LockProvider",
+    module="lakemark.timeline.locks.lock_provider",
+    members=(
+        "try_acquire",
+        "longer_wait_s",
+        "cancel",
+        "replace_record",
+        "is_current",
+        "holder",
+        "name",
+    ),
 )
 
 
 def installed_names() -> list[str]:
     """Return the names of the providers that installed packages declare."""
-    return sorted(entry_points(group=GROUP).names)
+    return _INSTALLED.installed_names()
 
 
 def load_provider(
@@ -50,28 +54,4 @@ def load_provider(
         InvalidConfig: no package declares this name, the object cannot be imported or created, or
             it does not return a ``LockProvider``.
     """
-    found = entry_points(group=GROUP)
-    if name not in found.names:
-        known = ", ".join([*built_in, *installed_names()])
-        message = (
-            f"lock provider {name!r} is neither one of lakemark's nor declared in the entry points "
-            f"{GROUP}; use one of {known}"
-        )
-        raise InvalidConfig(message)
-    try:
-        created: LockProvider = found[name].load()(url, **options)
-    except Exception as error:  # code of another package may raise any error
-        # Its text may contain the value of an option, such as a password.
-        message = (
-            f"lock provider {name} ({found[name].value}) cannot be created with the options "
-            f"{', '.join(options) or 'none'}: {type(error).__name__}; correct them"
-        )
-        raise InvalidConfig(message) from error
-    missing = [member for member in _MEMBERS if not hasattr(created, member)]
-    if missing:
-        message = (
-            f"lock provider {name} ({found[name].value}) has no {missing[0]}; implement "
-            "LockProvider of lakemark.timeline.locks.lock_provider"
-        )
-        raise InvalidConfig(message)
-    return created
+    return _INSTALLED.load(name, (url,), options, built_in)
