@@ -27,7 +27,7 @@ class BucketResizingConfig(Section):
 
     split_above_bytes: Annotated[int, Field(ge=1)] = SPLIT_ABOVE_BYTES
     """Split a bucket whose base file and logs are larger than this number of bytes. The next batch
-    waits meanwhile, about two seconds for 96 MiB on two cores. Apache Hudi splits at 240 MiB."""
+    waits meanwhile, about four seconds for 96 MiB on two cores. Apache Hudi splits at 240 MiB."""
 
     merge_below_bytes: Annotated[int, Field(ge=0)] = MERGE_BELOW_BYTES
     """Merge adjacent buckets that are smaller than this number of bytes. A partition keeps at least
