@@ -82,9 +82,9 @@ class FolderStorage:
         """See ``Storage.replace``."""
         return self._outer.replace(self._in_outer(path), data, version)
 
-    def make_durable(self) -> None:
-        """See ``Storage.make_durable``; this includes objects outside the folder."""
-        self._outer.make_durable()
+    def make_durable(self, path: str | None = None) -> None:
+        """See ``Storage.make_durable``; without a path, objects outside the folder are included."""
+        self._outer.make_durable(None if path is None else self._in_outer(path))
 
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``."""

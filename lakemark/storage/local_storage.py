@@ -174,9 +174,12 @@ class LocalStorage:
         message = f"{self!r} cannot replace a version of {path}; use put under the table's lock"
         raise Unsupported(message)
 
-    def make_durable(self) -> None:
+    def make_durable(self, path: str | None = None) -> None:
         """See ``Storage.make_durable``."""
-        self._unsynced.sync()
+        if path is None:
+            self._unsynced.sync()
+        else:
+            self._unsynced.sync_name(self._full_path(path))
 
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``. The file is created by a hard link, which is atomic."""

@@ -211,7 +211,7 @@ class ObjectStorage:
                     return stored_version
             raise
 
-    def make_durable(self) -> None:
+    def make_durable(self, path: str | None = None) -> None:
         """Do nothing, because an object is durable once the store has answered."""
 
     def publish(self, prepared: str, path: str) -> None:

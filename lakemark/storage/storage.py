@@ -236,11 +236,15 @@ class Storage(Protocol):
         """
         ...
 
-    def make_durable(self) -> None:
+    def make_durable(self, path: str | None = None) -> None:
         """Make all earlier writes and deletes of this process survive a power failure.
 
         An object store keeps every acknowledged object, so nothing needs to be done there. On a
         local disk, changes are forced to the disk (``fsync``).
+
+        Args:
+            path: only the object at this path, and the names in its folder, are made durable. No
+                earlier failure of another object is raised. None for all objects.
 
         Raises:
             StorageUnavailable: the disk failed; writes may be lost.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lakemark.model.action import State
+from lakemark.model.action import Action, State
 from lakemark.model.clean_plan import CleanMetadata
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
@@ -71,13 +71,17 @@ class TimelineStore(TimelineReader):
         after a power failure, the instant of every data file still exists, and so does every plan
         by which files were deleted.
 
+        Of a rollback, only the instant itself is made durable. Otherwise a file that the system
+        could not force to a full disk would prevent the rollback that deletes the file.
+
         Raises:
             AlreadyExists: another writer created the same file.
         """
         assert not instant.is_completed, instant
-        self._storage.create(self.path_of(instant), content)
+        path = self.path_of(instant)
+        self._storage.create(path, content)
         if content or instant.state is State.INFLIGHT:
-            self._storage.make_durable()
+            self._storage.make_durable(path if instant.action is Action.ROLLBACK else None)
 
     def prepare(self, pending: Instant, content: bytes) -> None:
         """Write an instant's prepared content, from which ``publish`` completes the instant.

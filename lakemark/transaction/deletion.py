@@ -33,7 +33,10 @@ class _Deletion:
 
     def __call__(self, paths: Sequence[str]) -> None:
         self._storage.delete(paths)
-        self._storage.make_durable()  # the driver can only make changes of its own process durable
+        # The driver can only make changes of its own process durable. Only the deletions are made
+        # durable, because a file that cannot be forced to a full disk must not prevent them.
+        for path in {path.rpartition("/")[0]: path for path in paths}.values():
+            self._storage.make_durable(path)
 
     def __reduce__(self) -> tuple[Callable[[StorageLocation], _Deletion], tuple[StorageLocation]]:
         return _deletion_at, (self._storage.location,)

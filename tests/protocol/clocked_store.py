@@ -123,7 +123,7 @@ class ClockedStore:
             raise PreconditionFailed(message)
         return self._write(path, data)
 
-    def make_durable(self) -> None:
+    def make_durable(self, path: str | None = None) -> None:
         """An object is durable once the store has answered."""
 
     def publish(self, prepared: str, path: str) -> None:

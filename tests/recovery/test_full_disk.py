@@ -79,10 +79,11 @@ def test_next_process_finishes_a_commit_that_failed_on_a_full_disk(
         r"/\.hoodie/metadata/files/\..*\.log\..*",
     ],
 )
-def test_process_continues_after_another_process_rolled_back_its_commit(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("recovers", ["another process", "the same process"])
+def test_process_continues_after_a_file_could_not_be_forced(
+    place: str, recovers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process continues after a file could not be forced, if another process deleted it."""
+    """A rollback deletes the file, whichever process rolls back, and then the process continues."""
     scenario, root = SCENARIOS["commit"], OnDisk(tmp_path).new()
     transfer(prepared_tables("commit"), root)
     failed: list[str] = []
@@ -96,8 +97,9 @@ def test_process_continues_after_another_process_rolled_back_its_commit(
     monkeypatch.setattr("os.fsync", fsync)
     with pytest.raises(HudiError, match="is full"):
         scenario.act(root, unchanged)
-    with monkeypatch.context() as patch:  # the other process has its own list of files to force
-        patch.setattr(durability, "_of_roots", {})
+    with monkeypatch.context() as patch:
+        if recovers == "another process":  # it has its own list of files to force
+            patch.setattr(durability, "_of_roots", {})
         scenario.recover(root, unchanged)
     durability.sync_process()
     scenario.run_next_process(root, unchanged)

@@ -73,9 +73,9 @@ class WrappedStorage:
     def replace(self, path: str, data: bytes, version: str) -> str:
         return self._writing("replace", path, lambda: self.inner.replace(path, data, version))
 
-    def make_durable(self) -> None:
+    def make_durable(self, path: str | None = None) -> None:
         self._check_alive()
-        self.inner.make_durable()
+        self.inner.make_durable(path)
 
     def publish(self, prepared: str, path: str) -> None:
         self._writing("publish", path, lambda: self.inner.publish(prepared, path))
