@@ -12,6 +12,7 @@ so a commit with rows of such a bucket conflicts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -161,10 +162,15 @@ class HashRingAssigner:
         resize = self.resizes.get(path)
         if resize is None:
             return
-        new = NewBuckets(resize.ring, self.key_fields)
-        for number, file_id in enumerate(ring.file_ids):
+        sources: Counter[int] = Counter()
+        next_buckets = resize.ring.buckets_of(np.array(ring.largest_hashes, np.int64)).tolist()
+        for number, (file_id, merged) in enumerate(zip(ring.file_ids, next_buckets, strict=True)):
             if FileGroupId(path, file_id) in resize.replaced:
-                yield Bucket(path, number), new
+                sources[merged] += 1
+                yield (
+                    Bucket(path, number),
+                    NewBuckets(resize.ring, self.key_fields, sources[merged]),
+                )
 
     def _check_not_replaced(self, group: FileGroupId) -> None:
         """Check that queries would read rows that are written to a file group.

@@ -23,7 +23,7 @@ from lakemark.model.file_names import LogFileName, write_token
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.write.new_log_file import NewLogFile
-from lakemark.write.partitioner import task_number
+from lakemark.write.partitioner import series_of_log, task_number
 from lakemark.write.write_context import WriteContext
 
 
@@ -34,10 +34,13 @@ class NewBuckets:
     Attributes:
         ring: the ring of the partition after the pending resize.
         key_fields: the fields of the record key, which are all hashed.
+        log_version: the version in the names of the logs. Buckets that are merged into one have
+            different versions, because each of them is written by a task of its own.
     """
 
     ring: HashRing
     key_fields: tuple[str, ...]
+    log_version: int = 1
 
 
 class LogCopies:
@@ -70,7 +73,7 @@ class LogCopies:
         keys = changes.column(RECORD_KEY)
         numbers = self._new.ring.buckets_of_keys(keys, self._new.key_fields)
         for number in np.unique(numbers).tolist():
-            self._file_of(self._new.ring, number).write(changes.filter(pa.array(numbers == number)))
+            self._file_of(self._new, number).write(changes.filter(pa.array(numbers == number)))
 
     def close(self) -> tuple[WriteStat, ...]:
         """Make the logs visible, and return their write stats."""
@@ -78,11 +81,11 @@ class LogCopies:
             replace(self._files[number].close(), base_file="") for number in sorted(self._files)
         )
 
-    def _file_of(self, ring: HashRing, number: int) -> NewLogFile:
+    def _file_of(self, new: NewBuckets, number: int) -> NewLogFile:
         if number not in self._files:
-            group = FileGroupId(ring.partition_path, ring.file_ids[number])
+            group = FileGroupId(new.ring.partition_path, new.ring.file_ids[number])
             token = write_token(task_number(group))
-            name = LogFileName(group.file_id, self._context.instant, 1, token)
-            file = NewLogFile(self._context, group, name)
+            name = LogFileName(group.file_id, self._context.instant, new.log_version, token)
+            file = NewLogFile(self._context, group, name, series=series_of_log(group, name))
             self._files[number] = self._opened.enter_context(file)
         return self._files[number]
