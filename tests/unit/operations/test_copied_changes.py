@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -464,16 +465,14 @@ class _History:
     def check(self) -> None:
         assert contents(self.storage) == self.expected
         table = ring_writer(self.storage).table
-        for position, (done, _, rows) in enumerate(self.states[-4:]):
+        for (before, _, _), (done, _, rows) in pairwise(self.states[-4:]):
             wanted = sorted((row.id, row.v) for row in rows)
             with suppress(LostChanges, NotFound):  # the copies were deleted, or it was archived
                 found = table.rows_of(done).to_reader().read_all().to_pylist()
                 assert sorted((row["id"], row["v"]) for row in found) == wanted
-            before = ("", *(one[0].completed_at or "" for one in self.states[-4:]))[position]
-            if position or len(self.states) <= 4:
-                found = since(table, before, done.completed_at)
-                assert len({key for key, _ in found}) == len(found)
-                assert found == wanted or not self.is_complete
+            returned = since(table, before.completed_at or "", done.completed_at)
+            assert len({key for key, _ in returned}) == len(returned)
+            assert returned == wanted or not self.is_complete
 
     def check_files(self) -> None:
         self._run("restart")
