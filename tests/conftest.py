@@ -2,11 +2,13 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lakemark.transaction.multi_writer import MultiWriter
 from tests.collection import check_marks_are_named, may_hold_wanted, unsampled
 from tests.depth import DEPTH, SEED, examples
 from tests.immediate_failures import ImmediateFailures
@@ -50,6 +52,19 @@ def _not_forced(fd: object) -> None:
 # Forcing files to the disk made the tests of local tables twice as slow. Which of them are forced,
 # and when, ``tests/storages/forgetful_disk.py`` observes here.
 os.fsync = _not_forced
+
+_let_clocks_pass = MultiWriter.let_clocks_pass
+
+
+def _let_one_clock_pass(self: MultiWriter) -> None:
+    """Wait a millisecond, unless the test has chosen how far the clocks differ."""
+    is_chosen = self.clock_skew_ms != MultiWriter().clock_skew_ms
+    _let_clocks_pass(self if is_chosen else replace(self, clock_skew_ms=1))
+
+
+# All writers of a test have the clock of this machine. A commit to a table that writers share would
+# wait for 0.2 s at its request and at its completion, and another commit needs no more than that.
+MultiWriter.let_clocks_pass = _let_one_clock_pass  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(tryfirst=True)

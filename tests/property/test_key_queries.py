@@ -196,7 +196,6 @@ class _History:
         queries += [Incremental("earliest", past[0]), ReadOptimized(as_of=past[0])]
         for query in queries:
             with suppress(InvalidConfig):  # the files of that time were cleaned
-                table.scan(query)
                 check_query(table, query, condition, record_keys)
         known = self.old.timeline.instants
         with suppress(SnapshotChanged):
@@ -211,9 +210,9 @@ def check_query(
 ) -> None:
     every = table.scan(query).to_table()
     wanted = every.filter(parse_where(condition, every.schema))
-    assert rows_of(table.scan(query, where=condition).to_table()) == rows_of(wanted)
-    explanation = table.explain(query, where=condition)
-    assert set(explanation.read) == set(table.scan(query, where=condition).slices)
+    scan = table.scan(query, where=condition)
+    assert rows_of(scan.to_table()) == rows_of(wanted)
+    assert set(table.explain(query, where=condition).read) == set(scan.slices)
     if record_keys is not None:
         found = table.scan(query, where=condition, record_keys=record_keys).to_table()
         assert rows_of(found) == rows_of(

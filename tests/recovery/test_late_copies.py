@@ -36,7 +36,7 @@ from lakemark.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage, SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.table_services import new_storage
+from tests.table_services import copy_of, new_storage
 from tests.tables import (
     Row,
     commit,
@@ -282,10 +282,11 @@ class DiesAt(WrappedStorage):
 
 def test_next_start_finishes_undoing_a_late_commit_after_a_death_at_any_write() -> None:
     """Queries read no row of the late commit, whichever write the process died at."""
+    origin = new_table(has_metadata=True)
+    undone_copy(origin, True).land()
     deaths, has_died = 0, True
     while has_died:
-        storage = new_table(has_metadata=True)
-        undone_copy(storage, True).land()
+        storage = copy_of(origin)
         try:
             started(DiesAt(storage, deaths)).recover()
             has_died = False
@@ -305,14 +306,15 @@ def test_index_that_was_built_later_is_dropped_after_a_death_at_any_write_of_a_r
     def opened(storage: Storage) -> TableWriter:
         return on_clock(lookup_writer(storage), CLOCK)
 
+    origin = new_storage()
+    make(origin)
+    commit(opened(origin), [Row("a", 1, 1)])
+    deleted = RowWriter(opened(origin).table).delete_partitions(lambda _: ["north"]).instant
+    create_index(opened(origin).table, "record_index")
+    assert deleted is not None
     deaths, has_died, undone = 0, True, 0
     while has_died:
-        storage = new_storage()
-        make(storage)
-        commit(opened(storage), [Row("a", 1, 1)])
-        deleted = RowWriter(opened(storage).table).delete_partitions(lambda _: ["north"]).instant
-        create_index(opened(storage).table, "record_index")
-        assert deleted is not None
+        storage = copy_of(origin)
         try:
             roll_back_named(opened(DiesAt(storage, deaths)).table.context, deleted)
             has_died = False
