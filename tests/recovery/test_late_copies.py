@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock, on_clock
+from tests.depth import sample
 from tests.storages import CountingStorage, SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.table_services import copy_of, new_storage
@@ -267,37 +269,48 @@ def test_late_commit_that_has_its_files_or_a_savepoint_is_kept(
 
 
 class DiesAt(WrappedStorage):
-    """The storage of a process that dies before one of its writes."""
+    """The storage of a process that dies before one of its writes, or that only counts them."""
 
-    def __init__(self, inner: Storage, nth: int) -> None:
+    def __init__(self, inner: Storage, nth: int | None = None) -> None:
         super().__init__(inner)
-        self._left = nth
+        self._nth, self.writes = nth, 0
 
     def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
-        if not self._left:
+        if self.writes == self._nth:
             raise SimulatedCrash
-        self._left -= 1
+        self.writes += 1
         return call()
+
+
+def after_each_death(origin: Storage, act: Callable[[Storage], object]) -> Iterator[Storage]:
+    """Yield copies of a store after a process died before a write, and after it did all of them.
+
+    The seed draws the writes at a depth below 1.
+    """
+    whole = DiesAt(copy_of(origin))
+    act(whole)
+    assert whole.writes > 3
+    for nth in [*sample(range(whole.writes), name=act.__name__), whole.writes]:
+        storage = copy_of(origin)
+        with suppress(SimulatedCrash):
+            act(DiesAt(storage, nth))
+        CLOCK.sleep(61)
+        yield storage
 
 
 def test_next_start_finishes_undoing_a_late_commit_after_a_death_at_any_write() -> None:
     """Queries read no row of the late commit, whichever write the process died at."""
+
+    def undo(storage: Storage) -> None:
+        started(storage).recover()
+
     origin = new_table(has_metadata=True)
     undone_copy(origin, True).land()
-    deaths, has_died = 0, True
-    while has_died:
-        storage = copy_of(origin)
-        try:
-            started(DiesAt(storage, deaths)).recover()
-            has_died = False
-        except SimulatedCrash:
-            deaths += 1
-        CLOCK.sleep(61)
+    for storage in after_each_death(origin, undo):
         started(storage).recover()
         assert contents(storage) == OLD
         assert len(commits(storage)) == 1
         assert not metadata_differences(started(storage).table)
-    assert deaths > 3
 
 
 def test_index_that_was_built_later_is_dropped_after_a_death_at_any_write_of_a_rollback() -> None:
@@ -312,20 +325,17 @@ def test_index_that_was_built_later_is_dropped_after_a_death_at_any_write_of_a_r
     deleted = RowWriter(opened(origin).table).delete_partitions(lambda _: ["north"]).instant
     create_index(opened(origin).table, "record_index")
     assert deleted is not None
-    deaths, has_died, undone = 0, True, 0
-    while has_died:
-        storage = copy_of(origin)
-        try:
-            roll_back_named(opened(DiesAt(storage, deaths)).table.context, deleted)
-            has_died = False
-        except SimulatedCrash:
-            deaths += 1
-        CLOCK.sleep(61)
+
+    def undo(storage: Storage) -> None:
+        roll_back_named(opened(storage).table.context, deleted)
+
+    undone = False
+    for storage in after_each_death(origin, undo):
         opened(storage).recover()
-        undone += contents(storage) == OLD
-        assert contents(storage) in ({}, OLD)
+        undone = contents(storage) == OLD
+        assert undone or not contents(storage)
         assert not metadata_differences(opened(storage).table)
-    assert undone > 3
+    assert undone, "a process that did not die has undone it"
 
 
 class SlowReplacement(WrappedStorage):

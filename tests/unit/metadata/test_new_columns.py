@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +22,7 @@ from lakemark.storage import Storage, StorageLocation
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.content import encode_commit
 from tests.clocks import SharedClock, on_clock
+from tests.depth import sample
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
 from tests.storages import SimulatedCrash
@@ -35,6 +37,7 @@ FIRST_METADATA_WRITE = 6
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("ts", pa.int64())])
 WIDER = SCHEMA.append(pa.field("more", pa.string()))
+NEW = pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["new"]}, WIDER)
 TABLE = ApacheTable("t", ["id"], ["p"], ["ts"], has_metadata=True, bucket_count=1)
 
 
@@ -63,44 +66,48 @@ def _of_partitions(path: Path) -> dict[str, tuple[object, ...]]:
 
 
 class DiesAt(WrappedStorage):
-    """The storage of a process that dies before one of its writes."""
+    """The storage of a process that dies before one of its writes, or that only counts them."""
 
-    def __init__(self, inner: Storage, nth: int) -> None:
+    def __init__(self, inner: Storage, nth: int | None = None) -> None:
         super().__init__(inner)
-        self._left = nth
+        self._nth, self.writes = nth, 0
 
     def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
-        if not self._left:
+        if self.writes == self._nth:
             raise SimulatedCrash
-        self._left -= 1
+        self.writes += 1
         return call()
+
+
+def _add_column(path: Path, nth: int | None = None) -> DiesAt:
+    """Create a table, and upsert a row with a new column in a process that may die."""
+    writer = LakemarkWriter.open(path, TABLE, SCHEMA)
+    writer.upsert(pa.table({"id": ["a", "z", "y"], "p": ["p", "q", "q"], "ts": [1, 1, 1]}, SCHEMA))
+    dying = LakemarkWriter.open(path, TABLE, WIDER)
+    whole = dying.writer.table
+    storage = DiesAt(whole.storage, nth)
+    dying.writer.table = OpenTable(storage, whole.properties)
+    with suppress(SimulatedCrash):
+        dying.upsert(NEW)
+    return storage
 
 
 def test_other_partitions_have_no_value_of_a_new_column_after_a_crash(tmp_path: Path) -> None:
     """Statistics stay right if the index definition names a column whose commit was rolled back."""
-    deaths, has_died = FIRST_METADATA_WRITE, True
-    while has_died:
-        path = tmp_path / str(deaths)
-        writer = LakemarkWriter.open(path, TABLE, SCHEMA)
-        rows = {"id": ["a", "z", "y"], "p": ["p", "q", "q"], "ts": [1, 1, 1]}
-        writer.upsert(pa.table(rows, SCHEMA))
-        dying = LakemarkWriter.open(path, TABLE, WIDER)
-        whole = dying.writer.table
-        new = pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["new"]}, WIDER)
-        dying.writer.table = OpenTable(DiesAt(whole.storage, deaths), whole.properties)
-        try:
-            dying.upsert(new)
-            has_died = False
-        except SimulatedCrash:
-            again = LakemarkWriter.open(path, TABLE, WIDER)
-            again = replace(again, writer=on_clock(again.writer, CLOCK))
-            CLOCK.sleep(61)
-            again.writer.recover()
-            if len(again.writer.table.timeline.completed(*COMMITS)) == 1:
-                again.upsert(new)
-        assert _of_partitions(path) == {"p": ("new", "new", 1, 2), "q": (None, None, 2, 2)}, deaths
-        deaths += 1
-    assert deaths > FIRST_METADATA_WRITE + 10
+    expected = {"p": ("new", "new", 1, 2), "q": (None, None, 2, 2)}
+    writes = _add_column(tmp_path / "whole").writes
+    assert writes > FIRST_METADATA_WRITE + 10
+    assert _of_partitions(tmp_path / "whole") == expected
+    for nth in sample(range(FIRST_METADATA_WRITE, writes), name="new column"):
+        path = tmp_path / str(nth)
+        _add_column(path, nth)
+        again = LakemarkWriter.open(path, TABLE, WIDER)
+        again = replace(again, writer=on_clock(again.writer, CLOCK))
+        CLOCK.sleep(61)
+        again.writer.recover()
+        if len(again.writer.table.timeline.completed(*COMMITS)) == 1:
+            again.upsert(NEW)
+        assert _of_partitions(path) == expected, nth
 
 
 def test_partitions_keep_their_values_of_a_column_that_the_newest_commit_lacks(
