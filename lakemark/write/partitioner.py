@@ -187,7 +187,7 @@ def sort_by_bucket(
     starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
     buckets = codes[starts] % (len(names) * width)
     spans = BucketSpans(names, buckets // width, buckets % width, np.append(starts, len(codes)))
-    return SortedRows(rows.combine_chunks().take(pa.array(order)), spans)
+    return SortedRows(rows.take(pa.array(order)), spans)
 
 
 def divide(changes: pa.Table, numbers: npt.NDArray[np.int32]) -> list[tuple[Bucket, pa.Table]]:

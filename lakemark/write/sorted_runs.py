@@ -8,6 +8,7 @@ sorted by key, its runs are merged in the way of an external merge sort.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,14 +27,18 @@ from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.storage.scratch import scratch_folder, temporary_writes
 from lakemark.write.partitioner import Bucket, SortedRows, sort_by_bucket
 
-#: Arrow bytes of a run. While a run is sorted, it exists three times in memory.
+#: Arrow bytes of a run. While a run is sorted, it exists twice in memory.
 RUN_BYTES = 128 << 20
 
-#: Arrow bytes of a stored batch. A merge holds one batch of each run in memory.
+#: Arrow bytes of a stored batch. A merge holds at least one batch of each run in memory.
 _BATCH_BYTES = 1 << 20
 
 #: Number of runs that are merged at a time. If a bucket has more runs, some are merged first.
 _MERGED_RUNS = 64
+
+#: Arrow bytes that a merge of few runs holds in memory: several batches of each run, because each
+#: step of a merge costs as much as copying some hundred rows.
+_MERGE_BYTES = 32 << 20
 
 Numbers = npt.NDArray[np.int32]
 
@@ -151,13 +156,17 @@ class SortedRuns:
 
     def _merge(self, bucket: Bucket, sources: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:
         while len(sources) > _MERGED_RUNS:
-            merged = merge_sorted(sources[:_MERGED_RUNS], self._order_by)
+            merged = self._merged(sources[:_MERGED_RUNS])
             first = next(merged)
             parts = ((bucket, part) for part in _chained(first, merged))
             run = _DiskRun.write(self._next_path(), first.schema, parts)
             # The merged run comes first, because its changes arrived first.
             sources = [run.read(bucket), *sources[_MERGED_RUNS:]]
-        return merge_sorted(sources, self._order_by)
+        return self._merged(sources)
+
+    def _merged(self, sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+        share_bytes = _MERGE_BYTES // max(1, len(sources))
+        return merge_sorted([_joined(one, share_bytes) for one in sources], self._order_by)
 
     def _next_path(self) -> Path:
         if self._folder is None:
@@ -284,7 +293,9 @@ class _Head:
         """Yield the changes with keys up to the bound, also those in the following tables."""
         while self.fill() and self._key(0) <= bound:
             assert self._rows is not None
-            size = pc.sum(_is_up_to(self._rows, self._order_by, bound)).as_py()
+            # The rows are sorted, so few of them are compared.
+            positions = range(self._rows.num_rows)
+            size = bisect_right(positions, bound, key=self._key)
             rows, self._rows = self._rows, None
             yield rows.slice(0, size)
             if size < rows.num_rows:
@@ -298,30 +309,6 @@ class _Head:
         return tuple((value is not None, value) for value in values)
 
 
-def _is_up_to(rows: pa.Table, order_by: Sequence[str], bound: _Key) -> pa.ChunkedArray:
-    """Return whether the key of each row is at most the bound."""
-    *firsts, last = zip(map(rows.column, order_by), bound, strict=True)
-    below, equal = _compare(*last)
-    up_to = pc.or_(below, equal)
-    for values, part in reversed(firsts):
-        below, equal = _compare(values, part)
-        up_to = pc.or_(below, pc.and_(equal, up_to))
-    return up_to
-
-
-def _compare(
-    values: pa.ChunkedArray, part: tuple[bool, Any]
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Return whether each value is below a part of the bound, and whether it is equal to it."""
-    is_value, bound = part
-    if not is_value:
-        is_null = values.is_null()
-        return pc.and_(is_null, False), is_null
-    scalar = pa.scalar(bound, values.type)
-    below, equal = pc.less(values, scalar), pc.equal(values, scalar)
-    return pc.fill_null(below, True), pc.fill_null(equal, False)
-
-
 def _order_of(changes: pa.Table, order_by: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the stable order by some columns, nulls first, and texts in the order of the bytes."""
     order: npt.NDArray[np.int64] = np.arange(changes.num_rows)
@@ -330,6 +317,20 @@ def _order_of(changes: pa.Table, order_by: Sequence[str]) -> npt.NDArray[np.int6
         indices = pc.array_sort_indices(values, null_placement="at_start")
         order = order[indices.to_numpy()]
     return order
+
+
+def _joined(tables: Iterator[pa.Table], max_bytes: int) -> Iterator[pa.Table]:
+    """Yield tables of about ``max_bytes`` that have the rows of one or several tables."""
+    waiting: list[pa.Table] = []
+    waiting_bytes = 0
+    for part in tables:
+        if waiting and waiting_bytes + part.nbytes > max_bytes:
+            yield pa.concat_tables(waiting)
+            waiting, waiting_bytes = [], 0
+        waiting.append(part)
+        waiting_bytes += part.nbytes
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _slices(rows: pa.Table) -> Iterator[pa.Table]:

@@ -847,9 +847,9 @@ _CLUSTERED = (
     ),
     Mutant(
         "lakemark/write/sorted_runs.py",
-        "        return pc.and_(is_null, False), is_null\n",
-        "        return is_null, is_null\n",
-        "rows with a null in one sorted column are not sorted by the next one",
+        "return tuple((value is not None, value) for value in values)",
+        "return tuple((value is None, value) for value in values)",
+        "a merge of runs puts rows with a null behind rows with a value",
         ("tests/unit/write/test_sorted_runs.py",),
     ),
 )
