@@ -506,6 +506,7 @@ class StreamLoop:
             StreamTurn(self._schedule, self._is_caught_up),
             self._totals["batches"],
         )
+        look_again_s = _SHORT_POLL_S  # a run of few records ends soon
         while batches.failure is None and (query.isActive or not batches.is_idle):
             self._services.check()
             is_idle = batches.is_idle
@@ -518,7 +519,8 @@ class StreamLoop:
                 self._pausing = Pause.ASKED
             if self._pausing is not None:
                 return self._close(batches)
-            self._pause(_POLL_S)
+            self._pause(look_again_s)
+            look_again_s = min(2 * look_again_s, _POLL_S)
             if self._stopping.is_set():
                 self._listener(RunStopping("batch" if batches.has_batch_in_progress else ""))
                 return
