@@ -94,15 +94,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the depth does not select, and start the tests that may last longest first.
 
-    So no worker begins a long test at the end.
+    So no worker begins a long test at the end. Tests with a metastore come next, beside those of
+    ``tests/contract``: each worker that ran one of them would start a metastore, in ten seconds.
     """
     check_marks_are_named(items)
     if left_out := unsampled(items):
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=_longest_s, reverse=True)
+    items.sort(key=lambda item: (_longest_s(item), _has_metastore(item)), reverse=True)
 
 
 def _longest_s(item: pytest.Item) -> float:
     limit = item.get_closest_marker("timeout")
     return 0.0 if limit is None else float(limit.args[0])
+
+
+def _has_metastore(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "hive_metastore" in item.fixturenames
