@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import pyarrow as pa
 from confluent_kafka import KafkaError, Message, Producer
 
 from benchmarks.workloads.workload import KAFKA_PARTITIONS, Workload
@@ -28,6 +31,15 @@ def send(bootstrap: str, topic: str, workload: Workload, first: int, count: int)
     Raises:
         RuntimeError: the broker did not acknowledge all records.
     """
+    send_messages(bootstrap, topic, workload.messages(first, count))
+
+
+def send_messages(bootstrap: str, topic: str, batches: Iterable[pa.RecordBatch]) -> None:
+    """Send messages, which have a key and a value; create the topic if it does not exist.
+
+    Raises:
+        RuntimeError: the broker did not acknowledge all records.
+    """
     create_topic(bootstrap, topic, KAFKA_PARTITIONS)
     failures: list[KafkaError] = []
 
@@ -36,7 +48,7 @@ def send(bootstrap: str, topic: str, workload: Workload, first: int, count: int)
             failures.append(error)
 
     producer = Producer({**_SETTINGS, "bootstrap.servers": bootstrap})
-    for batch in workload.messages(first, count):
+    for batch in batches:
         for start in range(0, batch.num_rows, _CHUNK):
             messages = batch.slice(start, _CHUNK).to_pylist()
             producer.produce_batch(topic, messages, on_delivery=note_failure)

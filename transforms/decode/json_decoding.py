@@ -232,7 +232,7 @@ class JsonDecoding:
         """
         candidates = find_possible_overflows(rows, values)
         if self._inspector.holds_decimals:
-            candidates |= find_possible_zeros(values)
+            candidates |= find_possible_zeros(rows, values)
         for value in values.take(pa.array(np.flatnonzero(candidates))).to_pylist():
             finding = self._inspector.inspect(value)
             if finding.reason is not None or not finding.is_complete:
