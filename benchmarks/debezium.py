@@ -32,12 +32,13 @@ def main() -> None:
         for form in forms.values():
             sent = messages(form, arguments.records, keys)
             send_messages(compared.broker.bootstrap, _topic(form), sent)
-        pipelines = {name: _pipeline(form) for name, form in forms.items()}
+        pipelines = {name: pipeline_of(form) for name, form in forms.items()}
         runs = compared.run(pipelines, arguments.records)
     report(runs, arguments.json)
 
 
-def _pipeline(form: Form) -> dict[str, Any]:
+def pipeline_of(form: Form) -> dict[str, Any]:
+    """Return the sections of the pipeline that reads a topic of messages of a form."""
     events = {"format": "debezium", "database": "postgres", "event_fields": []}
     decode = {"schema": COLUMNS, **({} if form is Form.ROW else events)}
     return {"source": {"topic": _topic(form)}, "decode": decode}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 
 from lakemark.errors import InvalidConfig
+from lakemark.sql import engine
 from transforms.steps.chain import TransformChain
 from transforms.steps.sql import Sql
 
@@ -105,11 +107,39 @@ def test_columns_of_keys_are_known_if_the_query_names_them() -> None:
     assert replaced.key_sources("n", SCHEMA) is None
 
 
+def test_threads_of_later_batches_use_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transforms.steps import sql
+
+    opened: list[object] = []
+
+    def connect(*settings: str) -> object:
+        opened.append(engine.connect(*settings))
+        return opened[-1]
+
+    monkeypatch.setattr(sql, "connect", connect)
+    monkeypatch.setattr(sql, "_idle", [])
+    step = Sql("select id, n * 2 as twice from records where n > 3")
+    for _ in range(3):
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(step.apply, ROWS).result()
+        assert done.rows["twice"].to_pylist() == [n * 2 for n in range(4, 30)]
+    assert len(opened) == 1
+
+
+def test_concurrent_threads_run_queries_on_their_own_rows() -> None:
+    step = Sql("select n, n * 2 as twice from records")
+    parts = [ROWS.slice(n, 10) for n in range(20)] * 3
+    with ThreadPoolExecutor(4) as pool:
+        for part, done in zip(parts, pool.map(step.apply, parts), strict=True):
+            assert done.rows["n"] == part["n"]
+            assert done.rows["twice"].to_pylist() == [n * 2 for n in part["n"].to_pylist()]
+
+
 def test_missing_duckdb_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     from transforms.steps import sql
 
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    monkeypatch.delattr(sql._opened, "connection", raising=False)
+    monkeypatch.setattr(sql, "_idle", [])
     with pytest.raises(
         InvalidConfig, match=r"needs DuckDB, .* pip install '/path/to/lakemark\[sql\]'"
     ):

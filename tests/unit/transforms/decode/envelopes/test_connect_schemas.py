@@ -63,6 +63,22 @@ def test_schema_is_cut_off_if_a_value_has_nothing_else(indent: int | None) -> No
     assert list(found.schemas) == [schema, {}]
 
 
+def test_each_value_has_its_own_schema_and_payload() -> None:
+    schemas = [{**STRUCT, "name": f'a "payload": {n}'} for n in range(25)]
+    plain = [json.dumps({"schema": one, "payload": {"n": n}}) for n, one in enumerate(schemas)]
+    spaced = [one[:-1] + " } " for one in plain]
+    bare = [json.dumps({"n": n}) for n in range(25)]
+    rows = [one for three in zip(plain, spaced, bare, strict=True) for one in three] * 2
+    values = pa.array([one.encode() for one in rows], pa.binary())
+    found = without_schemas(pa.chunked_array([values.slice(3), values.slice(0, 3)]))
+    numbers = [row // 3 % 25 for row in range(150)]
+    listed = [json.loads(one)["n"] for one in found.values.to_pylist()]
+    assert listed == [*numbers[3:], *numbers[:3]]
+    codes = [found.schemas[code]["name"] if code >= 0 else None for code in found.codes]
+    names = [None if row % 3 == 2 else schemas[n]["name"] for row, n in enumerate(numbers)]
+    assert codes == [*names[3:], *names[:3]]
+
+
 @pytest.mark.parametrize("value", [b'{"schema":{},"payload":', b'\xff{"schema":{}', b'{"schema":{'])
 def test_broken_value_with_a_schema_is_rejected(value: bytes) -> None:
     values = pa.array([value, b'{"schema":{},"payload":{"id":1}}', value], pa.binary())
