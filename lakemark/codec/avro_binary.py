@@ -55,6 +55,9 @@ def varint(values: npt.NDArray[np.signedinteger]) -> Digits:
     signed = values.astype(np.int64, copy=False)
     rest = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     width = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
+    if width == 1:  # such as the lengths of most strings
+        short = rest.astype(np.uint8).reshape(-1, 1)
+        return Digits(short, np.ones(short.shape, np.bool_))
     cells = np.empty((len(rest), width), np.uint8)
     used = np.ones((len(rest), width), np.bool_)
     for index in range(width):
@@ -165,6 +168,9 @@ def join(pieces: Sequence[Piece]) -> ByteStrings:
 def _pack(run: Sequence[Digits]) -> pa.LargeBinaryArray:
     cells = np.hstack([digits.cells for digits in run])
     used = np.hstack([digits.used for digits in run])
+    if used.all():
+        ends = np.arange(len(cells) + 1, dtype=np.int64) * cells.shape[1]
+        return ByteStrings(cells.reshape(-1), ends).to_arrow()
     offsets = np.zeros(len(cells) + 1, np.int64)
     np.cumsum(np.count_nonzero(used, axis=1), out=offsets[1:])
     return ByteStrings(cells[used], offsets).to_arrow()

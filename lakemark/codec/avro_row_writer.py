@@ -55,8 +55,11 @@ def _encode(column: pa.Array, node: Node, here: Mask, name: str) -> list[Piece]:
     value = _encode_value(column, node, valid, name)
     if node.branch is None:
         return value
-    branch = np.where(valid, node.branch, node.null_branch or 0)
-    return [only(varint(branch), here), *value]
+    if valid is here:
+        branches = constant(bytes([node.branch << 1]), len(column))
+    else:
+        branches = varint(np.where(valid, node.branch, node.null_branch or 0))
+    return [only(branches, here), *value]
 
 
 def _encode_value(column: pa.Array, node: Node, here: Mask, name: str) -> list[Piece]:
