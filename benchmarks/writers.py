@@ -63,13 +63,13 @@ class Kind:
     base: str
 
 
-_ONE_CORE, _ALL_CORES = "one writer, one core", "one writer, all cores"
+_ONE_CORE, _ALL_CORES = "one writer on one core", "one writer on all cores"
 KINDS: Mapping[str, Kind] = {
     _ONE_CORE: Kind(1, True, True, _ONE_CORE),
-    "two non_blocking, one core each": Kind(2, True, True, _ONE_CORE),
+    "two non_blocking on one core each": Kind(2, True, True, _ONE_CORE),
     _ALL_CORES: Kind(1, True, False, _ALL_CORES),
-    "two non_blocking, all cores": Kind(2, True, False, _ALL_CORES),
-    "two multi_writer, all cores": Kind(2, False, False, _ALL_CORES),
+    "two non_blocking on all cores": Kind(2, True, False, _ALL_CORES),
+    "two multi_writer on all cores": Kind(2, False, False, _ALL_CORES),
 }
 
 
