@@ -21,7 +21,7 @@ from transforms.steps.transform import Transform, Transformed
 #: One thread, because the tasks around it already use all cores.
 _SETTINGS = ("threads = 1", "memory_limit = '512MB'", "temp_directory = ''")
 
-#: How many rewritten queries are cached.
+#: How many queries are cached.
 _CACHED_QUERIES = 256
 
 #: Open connections that no thread uses. The threads of a batch end with it, but the next batch uses
@@ -44,16 +44,16 @@ class Sql(Transform):
 
     def output_schema(self, schema: pa.Schema) -> pa.Schema:
         """See ``Transform``."""
-        with _connection() as connection:
-            RowQuery.parse(connection, self.query).check_names(schema)
-            import duckdb
+        _parse(self.query).check_names(schema)
+        import duckdb
 
-            try:
+        try:
+            with _connection() as connection:
                 found = _run(connection, _rewrite(self.query, True), schema.empty_table())
-            except duckdb.Error as error:
-                text = str(error).split("\n\n")[0]
-                message = f"the query cannot run on the columns {', '.join(schema.names)}: {text}"
-                raise InvalidConfig(message) from error
+        except duckdb.Error as error:
+            text = str(error).split("\n\n")[0]
+            message = f"the query cannot run on the columns {', '.join(schema.names)}: {text}"
+            raise InvalidConfig(message) from error
         return found.drop_columns([ROW]).schema
 
     def apply(self, rows: pa.Table) -> Transformed:
@@ -63,8 +63,7 @@ class Sql(Transform):
     def key_sources(self, column: str, schema: pa.Schema) -> tuple[str, ...] | None:
         """See ``Transform``."""
         top, dot, rest = column.partition(".")
-        with _connection() as connection:
-            found = RowQuery.parse(connection, self.query).sources(top, schema)
+        found = _parse(self.query).sources(top, schema)
         is_same = found == (top,)
         return tuple(f"{one}{dot}{rest}" for one in found or ()) if is_same else found
 
@@ -115,14 +114,22 @@ def _run(connection: Any, query: str, rows: pa.Table, *, is_numbered: bool = Fal
 
 
 @lru_cache(maxsize=_CACHED_QUERIES)
-def _rewrite(query: str, filters: bool) -> str:
-    """Return ``RowQuery.to_sql`` of a query; to check it takes longer than to run it on few rows.
+def _parse(query: str) -> RowQuery:
+    """Return a checked query. To check it takes longer than to run it on thousands of rows.
 
     Raises:
         InvalidConfig: see ``RowQuery.parse``.
     """
     with _connection() as connection:
-        return RowQuery.parse(connection, query).to_sql(connection, filters=filters)
+        return RowQuery.parse(connection, query)
+
+
+@lru_cache(maxsize=_CACHED_QUERIES)
+def _rewrite(query: str, filters: bool) -> str:
+    """Return ``RowQuery.to_sql`` of a query."""
+    parsed = _parse(query)
+    with _connection() as connection:
+        return parsed.to_sql(connection, filters=filters)
 
 
 @contextmanager

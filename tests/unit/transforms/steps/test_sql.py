@@ -107,6 +107,28 @@ def test_columns_of_keys_are_known_if_the_query_names_them() -> None:
     assert replaced.key_sources("n", SCHEMA) is None
 
 
+def test_query_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transforms.steps import sql
+
+    checked: list[str] = []
+
+    class Counted(sql.RowQuery):
+        @classmethod
+        def parse(cls, connection: object, text: str) -> sql.RowQuery:
+            checked.append(text)
+            return super().parse(connection, text)
+
+    monkeypatch.setattr(sql, "RowQuery", Counted)
+    chains = [
+        TransformChain.build([("s", Sql("select id, n + 40 as more from records"))], SCHEMA)
+        for _ in range(2)
+    ]
+    for chain in chains:
+        assert chain.apply(ROWS).rows.num_rows == chain.apply_to_keys(ROWS).rows.num_rows == 30
+        assert chain.key_sources("more") == ("n",)
+    assert checked == ["select id, n + 40 as more from records"]
+
+
 def test_threads_of_later_batches_use_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     from transforms.steps import sql
 
