@@ -104,14 +104,26 @@ class PartialUpdate:
         """Fold changes to one for each key, and fill its missing columns."""
         written = _WrittenBits(changes, keys.key_count)
         columns = {}
+        # The columns that no change lacks. The values of many columns come from the same rows.
+        whole: dict[bool, list[str]] = {}
         for name in changes.column_names:
             if name not in CHANGE_COLUMNS:
                 missing = self.is_missing(changes, name)
+                if not missing.any():
+                    whole.setdefault(self._is_newest(name), []).append(name)
+                    continue
                 rows = self._find_sources(name, missing, keys, precedence)
                 columns[name] = changes.column(name).take(rows)
                 written.add(name, ~missing[rows])
+        for names in whole.values():
+            nowhere = np.zeros(changes.num_rows, np.bool_)
+            taken = changes.select(names).take(
+                self._find_sources(names[0], nowhere, keys, precedence)
+            )
+            columns |= dict(zip(names, taken.columns, strict=True))
         columns[CHANGE_KIND] = changes.column(CHANGE_KIND).take(precedence.winners)
-        columns[WRITTEN_COLUMNS] = written.column
+        if WRITTEN_COLUMNS in changes.column_names:
+            columns[WRITTEN_COLUMNS] = written.column
         return pa.table([columns[name] for name in changes.column_names], schema=changes.schema)
 
     def join(self, older: pa.Table, newer: pa.Table, newer_leads: Mask) -> pa.Table:
@@ -183,11 +195,11 @@ def partial_update_for(changes: pa.Table, configured: PartialUpdate | None) -> P
 
 
 class _WrittenBits:
-    """The bits of ``WRITTEN_COLUMNS`` after a fold, collected column by column."""
+    """The bits of ``WRITTEN_COLUMNS`` after a fold; columns that are not added are all written."""
 
     def __init__(self, changes: pa.Table, key_count: int) -> None:
         self._names = own_columns(changes)
-        self._written = np.zeros((key_count, len(self._names)), np.bool_)
+        self._written = np.ones((key_count, len(self._names)), np.bool_)
 
     def add(self, name: str, is_written: Mask) -> None:
         self._written[:, self._names.index(name)] = is_written
