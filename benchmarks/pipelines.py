@@ -99,8 +99,7 @@ class Comparison:
         """
         runs: dict[str, list[Run]] = {name: [] for name in pipelines}
         for repeat in range(self.repeats):
-            order = list(pipelines) if repeat % 2 == 0 else [*reversed(pipelines)]
-            for name in order:
+            for name in list(pipelines)[:: 1 if repeat % 2 == 0 else -1]:
                 own = self.folder / f"{name.replace(' ', '_')}-{repeat}"
                 own.mkdir()
                 runs[name].append(self._run(self._completed(pipelines[name], own), own, records))

@@ -180,7 +180,7 @@ def measure(tasks: list[Task]) -> Figures:
     lakemark.create(first.path, schema=_SCHEMA, record_key="id", ordering="ts", buckets=_BUCKETS)
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(len(tasks) + 1)
-    used_s = context.Array(ctypes.c_double, len(tasks), lock=False)
+    used_s = context.RawArray(ctypes.c_double, len(tasks))
     writers = [context.Process(target=write, args=(task, start, used_s)) for task in tasks]
     for writer in writers:
         writer.start()

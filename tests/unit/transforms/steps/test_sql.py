@@ -11,6 +11,7 @@ import pytest
 from lakemark.errors import InvalidConfig
 from lakemark.sql import engine
 from transforms.steps.chain import TransformChain
+from transforms.steps.row_query import RowQuery
 from transforms.steps.sql import Sql
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("seen", pa.timestamp("us", "UTC"))])
@@ -112,9 +113,9 @@ def test_query_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     checked: list[str] = []
 
-    class Counted(sql.RowQuery):
+    class Counted(RowQuery):
         @classmethod
-        def parse(cls, connection: object, text: str) -> sql.RowQuery:
+        def parse(cls, connection: object, text: str) -> RowQuery:
             checked.append(text)
             return super().parse(connection, text)
 
