@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from lakemark.operations.partition_deletion import (
 )
 from lakemark.operations.partition_expiry import find_expired
 from lakemark.operations.share_insert import Shares
+from lakemark.operations.stream_batch import StreamBatch
 from lakemark.operations.write_result import WriteResult
 from lakemark.services.partition_lifetime import ExpireBy, PartitionLifetime
 from lakemark.write.sorted_runs import SortMode
@@ -31,6 +33,25 @@ from lakemark.write.sorted_runs import SortMode
 
 class RowMethods(TableFacade):
     """Writes and deletes rows; each method makes one commit, but an erasure several."""
+
+    @contextmanager
+    def batch(self, stream: str, number: int) -> Iterator[None]:
+        """Write a batch of a stream once, although its writer repeats it after a crash.
+
+        The commit that the block makes records the number of the batch. If a commit of the table
+        already records this number or a later one of the stream, the methods that write do nothing,
+        and return a result whose ``repeats`` names that commit. The batches of a stream must have
+        ascending numbers, and the rows of a batch must be written by one call.
+
+        Args:
+            stream: the name of the stream. Streams with different names are independent.
+            number: the number of the batch, from 0 on.
+
+        Raises:
+            InvalidConfig: an argument is wrong, or the block makes a second commit.
+        """
+        with self._rows.in_batch(StreamBatch.of(stream, number)):
+            yield
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Write rows in one commit; each row inserts a record or is merged with the stored row.

@@ -2,18 +2,21 @@
 
 Our commit is rolled back and written again, based on the new timeline. This is safe, because no
 reader saw the first attempt, and a delete searches for its rows again.
+
+A commit may contain a batch of a stream (``in_batch``). If a commit already contains the batch,
+nothing is written. This is checked before the first attempt, and again under the lock.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from lakemark.errors import Retriable, WriteConflict
+from lakemark.errors import InvalidConfig, Retriable, WriteConflict
 from lakemark.execution.runner import Runner
 from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.commit_metadata import Operation, WriteStat, with_copies
@@ -25,6 +28,7 @@ from lakemark.operations.replaced_groups import (
     CompactionPending,
     ReplacedGroups,
 )
+from lakemark.operations.stream_batch import BatchRepeated, StreamBatch
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write_result import WriteResult
 from lakemark.timeline.timeline import Timeline
@@ -63,6 +67,24 @@ class CommitAttempts:
         self._writer, self._runner = writer, runner
         self._records_first_index = records_first_index
         self._has_recovered = False
+        self._batch: StreamBatch | None = None
+        self._has_committed_batch = False
+
+    @contextmanager
+    def in_batch(self, batch: StreamBatch) -> Iterator[None]:
+        """Record a batch of a stream in the commit of the block, unless a commit contains it.
+
+        Raises:
+            InvalidConfig: the block is in another such block.
+        """
+        if self._batch is not None:
+            message = f"{batch} begins before the end of {self._batch}; write one after the other"
+            raise InvalidConfig(message)
+        self._batch, self._has_committed_batch = batch, False
+        try:
+            yield
+        finally:
+            self._batch = None
 
     def run(
         self, write: WriteFiles, operation: Operation, *, even_without_files: bool = False
@@ -76,9 +98,34 @@ class CommitAttempts:
 
         Raises:
             WriteConflict, MetadataTableBehind: every attempt failed with this error.
+            InvalidConfig: the batch of a stream has been committed by this object.
             HudiError: see ``TableWriter.commit``, and what ``write`` raises.
         """
         self.recover()
+        try:
+            self._check_new_batch()
+            return self._run(write, operation, even_without_files)
+        except BatchRepeated as repeated:
+            return WriteResult(repeats=repeated.instant)
+
+    def _check_new_batch(self) -> None:
+        """Check that no commit contains the batch."""
+        if self._batch is None:
+            return
+        if self._has_committed_batch:
+            message = (
+                f"{self._batch} is already in a commit, and a batch is one commit; write its rows "
+                "with one call, or number the parts of a batch as streams of their own"
+            )
+            raise InvalidConfig(message)
+        table = self._writer.table
+        instant = self._batch.find_commit(table.store, table.timeline)
+        if instant is not None:
+            raise BatchRepeated(instant)
+
+    def _run(
+        self, write: WriteFiles, operation: Operation, even_without_files: bool
+    ) -> WriteResult:
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 return self._attempt(write, operation, even_without_files)
@@ -124,9 +171,10 @@ class CommitAttempts:
                 self._writer.cancel()
                 return replace(counts, upserts=0, inserts=0, deletes=0)
             instant = self._writer.commit(
-                files, self._carried, self._check_index, operation=operation, replaced=replaced
+                files, self._carried, self._check, operation=operation, replaced=replaced
             )
             self._records_first_index = False
+            self._has_committed_batch = True
         except WriteConflict:
             self._writer.abandon()  # roll back before the next attempt; an error here is raised
             raise
@@ -155,9 +203,14 @@ class CommitAttempts:
                 self._writer.cancel()
             raise
 
-    def _check_index(self, timeline: Timeline) -> None:
+    def _check(self, timeline: Timeline) -> None:
         if self._records_first_index:
             check_first_index(self._writer.table, self._writer.settings, timeline)
+        if self._batch is not None:
+            instant = self._batch.find_active_commit(self._writer.table.store, timeline)
+            if instant is not None:
+                raise BatchRepeated(instant)
 
     def _carried(self, timeline: Timeline) -> dict[str, str]:
-        return repeat_table_progress(self._writer.table.store, timeline)
+        carried = repeat_table_progress(self._writer.table.store, timeline)
+        return carried if self._batch is None else {**carried, **self._batch.extra_metadata()}

@@ -7,6 +7,7 @@ conflicts with another writer's commit is written again (``CommitAttempts``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
@@ -59,6 +60,7 @@ from lakemark.operations.partition_deletion import (
 )
 from lakemark.operations.rows_to_delete import FILE_ID, RowsToDelete
 from lakemark.operations.share_insert import ShareInsert, Shares
+from lakemark.operations.stream_batch import StreamBatch
 from lakemark.operations.table_index import (
     IndexKind,
     NewIndex,
@@ -156,6 +158,10 @@ class RowWriter:
         self._attempts = CommitAttempts(
             self._writer, self._runner, records_first_index=creates is not None or records_first
         )
+
+    def in_batch(self, batch: StreamBatch) -> AbstractContextManager[None]:
+        """Write a batch of a stream once; see ``lakemark.Table.batch``."""
+        return self._attempts.in_batch(batch)
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Write rows; see ``lakemark.Table.upsert``."""

@@ -21,6 +21,8 @@ class WriteResult:
         replaced_groups: the number of file groups that an overwrite replaced.
         files: the number of files that the commit wrote.
         written_bytes: the total size of these files.
+        repeats: the requested time of the commit that already contains the batch of a stream
+            (``Table.batch``) or a later batch of it, so that nothing was written; None otherwise.
     """
 
     instant: str | None = None
@@ -32,3 +34,4 @@ class WriteResult:
     replaced_groups: int = 0
     files: int = 0
     written_bytes: int = 0
+    repeats: str | None = None
