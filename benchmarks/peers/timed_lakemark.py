@@ -39,7 +39,7 @@ FUNCTIONS = {
     START: ("pyspark.sql.streaming.readwriter", "DataStreamWriter.start"),
     CALL: ("streamer.stream_batches", "StreamBatches.on_batch"),
     PLAN: ("sinks.hudi.collect", "_omit_large_records"),
-    COLLECT: ("sinks.hudi.collect", "_to_arrow"),
+    COLLECT: ("sinks.hudi.collect", "collect_arrow"),
     PUBLISH: ("sinks.hudi.sink", "HudiSink.write"),
     COMMIT: ("lakemark.transaction.transaction", "Transaction.commit"),
     SERVE: ("streamer.services", "TableServices.run"),

@@ -24,7 +24,7 @@ from lakemark.operations.partition_deletion import (
     plan_deletion,
 )
 from lakemark.operations.partition_expiry import find_expired
-from lakemark.operations.share_insert import Shares
+from lakemark.operations.share_write import SharedWrite, Shares
 from lakemark.operations.stream_batch import StreamBatch
 from lakemark.operations.write_result import WriteResult
 from lakemark.services.partition_lifetime import ExpireBy, PartitionLifetime
@@ -126,27 +126,26 @@ class RowMethods(TableFacade):
         chosen = choose(SortMode, sort, "sort")
         return self._rows.bulk_insert(rows, chosen, add_columns=add_columns)
 
-    def bulk_insert_shares(
+    def write_shares(
         self,
         columns: pa.Schema,
         shares: Shares,
-        sort: SortMode = SortMode.NONE,
+        wanted: SharedWrite,
         *,
         add_columns: bool = False,
     ) -> WriteResult:
-        """Insert rows that a cluster holds; users call ``lakemark.spark.bulk_insert`` instead.
+        """Write rows that a cluster holds; users call ``lakemark.spark.write`` instead.
 
         Args:
             columns: the columns of the rows.
             shares: the rows.
-            sort: the order of the rows of a partition in each share.
+            wanted: what the commit does with the rows.
             add_columns: as for ``upsert``.
 
         Raises:
-            InvalidConfig, InvalidRecords, Unsupported, WriteConflict, WriterAlive, OutcomeUnknown:
-                as for ``lakemark.spark.bulk_insert``.
+            HudiError: as for ``lakemark.spark.write``.
         """
-        return self._rows.bulk_insert_shares(columns, shares, sort, add_columns=add_columns)
+        return self._rows.write_shares(columns, shares, wanted, add_columns=add_columns)
 
     def insert_overwrite(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Replace all rows of the partitions that some rows belong to, in one commit.

@@ -10,8 +10,8 @@ bucket index or consistent hashing, a bucket without a file group gets a base fi
 any other bucket are merged as in an upsert, because each key of such a table is in one file group
 only. Apache Hudi appends these rows to a log (``RDDBucketIndexPartitioner``).
 
-A cluster divides the rows into shares, and a task inserts each share
-(``lakemark.operations.share_insert``).
+A cluster divides the rows into shares, and a task writes each share
+(``lakemark.operations.share_write``).
 """
 
 from __future__ import annotations

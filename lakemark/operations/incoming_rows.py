@@ -155,6 +155,40 @@ def in_table_columns(rows: pa.Table, columns: pa.Schema, table_url: str) -> pa.T
     return pa.table(arrays, schema=pa.schema([field.with_nullable(True) for field in columns]))
 
 
+def check_key_columns(
+    rows: pa.Schema, properties: TableProperties, table_url: str, *, only_paths: bool = False
+) -> None:
+    """Check that rows have the columns that identify and order records.
+
+    Args:
+        rows: the columns of the rows.
+        properties: the table's properties.
+        table_url: the table's URL, for errors.
+        only_paths: whether only the columns of the partition path are needed.
+
+    Raises:
+        InvalidConfig: a column is missing.
+    """
+    computed = {field.stored_column for field in properties.partition_expressions}
+    roles = {
+        "partition path": [
+            *(name for name in properties.partition_fields if name not in computed),
+            *(field.column for field in properties.partition_expressions),
+        ]
+    }
+    if not only_paths:
+        roles["record key"] = [*properties.record_key_fields]
+        roles["ordering"] = [*properties.ordering_fields]
+    for role, names in roles.items():
+        for name in names:
+            if name.partition(".")[0] not in rows.names:
+                message = (
+                    f"the rows lack column {name!r}, which belongs to the {role} of table "
+                    f"{table_url}; they have {', '.join(rows.names)}"
+                )
+                raise InvalidConfig(message)
+
+
 @dataclass(frozen=True)
 class RowChanges:
     """Converts rows to changes, with the keys and the merge settings of one table.
@@ -240,6 +274,17 @@ class RowChanges:
         is_deleted = changes.column(CHANGE_KIND).to_numpy() != ChangeKind.UPSERT
         _check(is_deleted, rows, "it is marked as deleted; delete records with upsert or delete")
         return changes
+
+    def partition_paths(self, rows: pa.Table) -> pa.Array:
+        """Return the partition paths of rows, which need no other columns.
+
+        Raises:
+            InvalidRecords: a row has no partition path.
+        """
+        rows = self._with_expressions(rows)
+        paths = self.generator.partition_paths(rows)
+        _check(_mask(paths.is_null()), rows, self.generator.config.no_path_reason)
+        return paths
 
     def new_keys(self, instant: str, task: int = 0) -> AutomaticKeys | None:
         """Return the generator of automatic keys; None if keys are computed from columns.

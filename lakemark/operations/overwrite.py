@@ -12,7 +12,7 @@ Source: ``SparkInsertOverwriteCommitActionExecutor``, ``SparkBucketIndexPartitio
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from lakemark.operations.replaced_groups import (
     groups_with_rows,
 )
 from lakemark.operations.table_writer import TableWriter
+from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.write_context import WriteContext
 
 
@@ -94,14 +95,28 @@ def prepare_overwrite(
         SnapshotChanged: a file was deleted.
     """
     view = writer.table.view()
-    partitions = {*pc.unique(rows.column(PARTITION_PATH)).to_pylist()}
-    if operation is Operation.INSERT_OVERWRITE_TABLE:
-        partitions |= {group.id.partition_path for group in groups_with_rows(view)}
+    paths = pc.unique(rows.column(PARTITION_PATH)).to_pylist()
+    partitions = overwritten_partitions(view, paths, operation)
     if rows.num_rows and writer.assigner.keys_are_global(context):
         _check_unique(rows, writer.table.location.url)
         _check_not_elsewhere(writer, context, rows, partitions)
     replaced = find_replaced_groups(context, view, partitions, runner)
     return Overwrite(_assign(writer, context, rows) if rows.num_rows else None, replaced)
+
+
+def overwritten_partitions(
+    view: FileSystemView, paths: Iterable[str], operation: Operation
+) -> frozenset[str]:
+    """Return the partitions whose rows an overwrite replaces.
+
+    Args:
+        view: the file groups on which the commit is based.
+        paths: the partition paths of the new rows.
+        operation: as for ``prepare_overwrite``.
+    """
+    if operation is not Operation.INSERT_OVERWRITE_TABLE:
+        return frozenset(paths)
+    return frozenset(paths) | {group.id.partition_path for group in groups_with_rows(view)}
 
 
 def _assign(writer: TableWriter, context: WriteContext, rows: pa.Table) -> AssignedChanges:

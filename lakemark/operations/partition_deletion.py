@@ -69,6 +69,18 @@ class PartitionDeletion:
     partitions: tuple[PartitionContents, ...]
 
 
+def check_is_partitioned(table: OpenTable) -> None:
+    """Check that partitions of a table can be chosen.
+
+    Raises:
+        InvalidConfig: the table is not partitioned.
+    """
+    if not (table.properties.partition_fields or table.properties.partition_expressions):
+        url = table.location.url
+        message = f"table {url} is not partitioned, so that no partition can be chosen"
+        raise InvalidConfig(message)
+
+
 def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartitions:
     """Return a function that finds the partitions whose paths match one of the patterns.
 
@@ -83,9 +95,7 @@ def match_partitions(table: OpenTable, patterns: Iterable[str]) -> ChoosePartiti
             regular expression is wrong.
     """
     wanted, url = list(patterns), table.location.url
-    if not (table.properties.partition_fields or table.properties.partition_expressions):
-        message = f"table {url} is not partitioned, so that no partition can be chosen"
-        raise InvalidConfig(message)
+    check_is_partitioned(table)
     if not wanted or "" in wanted:
         message = f"name the partitions of table {url}, such as 'region=*'"
         raise InvalidConfig(message)

@@ -43,6 +43,7 @@ from lakemark.operations.given_rows import Rows, as_table, each_table
 from lakemark.operations.incoming_rows import (
     RowChanges,
     check_fixed_types,
+    check_key_columns,
     in_table_columns,
     with_new_columns,
 )
@@ -56,10 +57,12 @@ from lakemark.operations.partition_deletion import (
     ChoosePartitions,
     PartitionContents,
     PartitionDeletion,
+    check_is_partitioned,
     prepare_deletion,
 )
 from lakemark.operations.rows_to_delete import FILE_ID, RowsToDelete
-from lakemark.operations.share_insert import ShareInsert, Shares
+from lakemark.operations.share_plan import SharePlan, plan_shares
+from lakemark.operations.share_write import RowPaths, SharedWrite, Shares, ShareWrite
 from lakemark.operations.stream_batch import StreamBatch
 from lakemark.operations.table_index import (
     IndexKind,
@@ -78,6 +81,7 @@ from lakemark.operations.write_checks import (
 from lakemark.operations.write_context import merger_class
 from lakemark.operations.write_result import WriteResult
 from lakemark.operations.writer_settings import WriterSettings
+from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import Bucket, divide
 from lakemark.write.sorted_runs import SortedRuns, SortMode
@@ -165,12 +169,7 @@ class RowWriter:
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Write rows; see ``lakemark.Table.upsert``."""
-        if self._table.properties.has_automatic_keys:
-            message = (
-                f"table {self._table.location.url} has automatic record keys, so an upsert cannot "
-                "find the row that it changes; use insert, or delete the row and insert it again"
-            )
-            raise Unsupported(message)
+        self._check_has_keys()
         incoming = as_table(rows, self._writer.schema)
 
         def make() -> _Changes:
@@ -224,23 +223,27 @@ class RowWriter:
 
             return self._with_columns_of(first.schema, add_columns, write)
 
-    def bulk_insert_shares(
+    def write_shares(
         self,
         columns: pa.Schema,
         shares: Shares,
-        sort: SortMode = SortMode.NONE,
+        wanted: SharedWrite,
         *,
         add_columns: bool = False,
     ) -> WriteResult:
-        """Insert rows that a cluster holds; see ``lakemark.spark.bulk_insert``.
+        """Write rows that a cluster holds; see ``lakemark.spark.write``.
 
         Args:
             columns: the columns of the rows.
-            shares: the rows, which each attempt inserts again.
-            sort: the order of the rows of a partition in each share.
+            shares: the rows, which each attempt writes again.
+            wanted: what the commit does with the rows.
             add_columns: whether columns that the table lacks are added.
         """
-        self._check_insert(searches=False)
+        self._check_shared(wanted, columns)
+        if wanted.operation is Operation.DELETE_PARTITION:
+            return self._delete_partitions_of(columns, shares)
+        if wanted.operation is Operation.UPSERT and self._writer.settings.global_keys:
+            return self.upsert(shares.gather(), add_columns=add_columns)
         shares.check(
             has_buckets=not self._writer.settings.looks_up_keys,
             has_automatic_keys=self._table.properties.has_automatic_keys,
@@ -250,9 +253,46 @@ class RowWriter:
 
         def write() -> WriteResult:
             self._in_columns(columns.empty_table())  # fails before the instant exists
-            return self._attempts.run(self._shares_writer(shares, sort), Operation.BULK_INSERT)
+            return self._attempts.run(self._shares_writer(shares, wanted), wanted.operation)
 
         return self._with_columns_of(columns, add_columns, write)
+
+    def _check_shared(self, wanted: SharedWrite, columns: pa.Schema) -> None:
+        """Check that rows of a cluster can be written, before they are evaluated."""
+        operation = wanted.operation
+        if operation is Operation.UPSERT:
+            self._check_has_keys()
+        elif operation in (Operation.INSERT, Operation.BULK_INSERT):
+            self._check_insert(searches=wanted.duplicates is not Duplicates.ALLOW)
+        else:
+            self._check_replaces_partitions()
+        url, only_paths = self._table.location.url, operation is Operation.DELETE_PARTITION
+        check_key_columns(columns, self._table.properties, url, only_paths=only_paths)
+
+    def _delete_partitions_of(self, columns: pa.Schema, shares: Shares) -> WriteResult:
+        """Delete all rows of the partitions of rows, as far as they exist."""
+        check_is_partitioned(self._table)
+        self._in_columns(columns.empty_table())
+        url = self._table.location.url
+        paths = shares.partition_paths(RowPaths(self._converter(), self._writer.schema, url))
+
+        def choose(view: FileSystemView) -> list[str]:
+            return sorted(view.partitions.intersection(paths))
+
+        return self._delete_partitions(choose)[0]
+
+    def _check_has_keys(self) -> None:
+        """Check that an upsert can find the rows that it changes.
+
+        Raises:
+            Unsupported: the table has automatic record keys.
+        """
+        if self._table.properties.has_automatic_keys:
+            message = (
+                f"table {self._table.location.url} has automatic record keys, so an upsert cannot "
+                "find the row that it changes; use insert, or delete the row and insert it again"
+            )
+            raise Unsupported(message)
 
     def _check_insert(self, *, searches: bool) -> None:
         """Check that an insert leaves keys unique where the table demands this.
@@ -319,6 +359,12 @@ class RowWriter:
         Args:
             choose: returns the paths of the partitions. It is called again for each attempt.
         """
+        result, deleted = self._delete_partitions(choose)
+        return PartitionDeletion(result.instant, deleted)
+
+    def _delete_partitions(
+        self, choose: ChoosePartitions
+    ) -> tuple[WriteResult, tuple[PartitionContents, ...]]:
         self._check_replaces_partitions()
         deleted: tuple[PartitionContents, ...] = ()
 
@@ -330,8 +376,7 @@ class RowWriter:
             deleted = found.partitions
             return Written([], WriteResult(replaced_groups=len(replaced.groups)), replaced)
 
-        result = self._attempts.run(write, Operation.DELETE_PARTITION)
-        return PartitionDeletion(result.instant, deleted)
+        return self._attempts.run(write, Operation.DELETE_PARTITION), deleted
 
     def _check_replaces_partitions(self) -> None:
         url, first_ring_count = self._table.location.url, self._writer.settings.first_ring_count
@@ -463,29 +508,35 @@ class RowWriter:
         """Return the order of a bulk insert. Automatic keys are in the order of arrival anyway."""
         return SortMode.NONE if self._table.properties.has_automatic_keys else sort
 
-    def _shares_writer(self, shares: Shares, sort: SortMode) -> WriteFiles:
-        """Return a function that writes the rows of a bulk insert in shares.
+    def _shares_writer(self, shares: Shares, wanted: SharedWrite) -> WriteFiles:
+        """Return a function that writes the rows of a cluster in shares."""
 
-        The rows of a bucket arrive in any order, so they are sorted: then a task that runs again
-        writes the same bytes.
-        """
-
-        def write(context: WriteContext) -> Written:
-            self._attempts.or_cancel(lambda: self._check_insert(searches=False))
-            insert = ShareInsert(
+        def plan(context: WriteContext) -> SharePlan:
+            if wanted.operation in (Operation.INSERT, Operation.BULK_INSERT):
+                self._check_insert(searches=wanted.duplicates is not Duplicates.ALLOW)
+            base = ShareWrite(
                 context=context,
                 converter=self._converter(),
                 columns=self._writer.schema,
                 partitions=frozenset(self._table.view().partitions),
                 max_file_bytes=self._table.base_files.max_file_bytes,
-                sort=self._effective_sort(sort),
+                sort=self._effective_sort(wanted.sort),
+                may_delete=wanted.operation is Operation.UPSERT,
             )
-            buckets = self._writer.assigner.place_buckets(lambda: shares.partition_paths(insert))
-            if buckets is not None:
-                insert = replace(insert, buckets=buckets, sort=SortMode.GLOBAL)
-            written = shares.insert(insert)
+            return plan_shares(self._writer, shares, wanted, base, self._runner)
+
+        def write(context: WriteContext) -> Written:
+            planned = self._attempts.or_cancel(lambda: plan(context))
+            written = planned.run(shares)
             files = [stat for share in written for stat in share.files]
-            return Written(files, WriteResult(inserts=sum(share.num_rows for share in written)))
+            num_rows = sum(share.num_rows for share in written)
+            deletes, replaced = sum(share.deletes for share in written), planned.replaced
+            counts = WriteResult(skipped=planned.skipped, replaced_groups=len(replaced.groups))
+            if wanted.operation is Operation.UPSERT:
+                counts = replace(counts, upserts=num_rows - deletes, deletes=deletes)
+            else:
+                counts = replace(counts, inserts=num_rows)
+            return Written(files, counts, replaced)
 
         return write
 

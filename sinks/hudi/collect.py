@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakemark.errors import Permanent
 from lakemark.execution.limits import usable_memory_bytes
+from lakemark.spark.collected import collect_arrow
 from sinks.batch import KafkaBatch
 from sinks.hudi.collect_budget import COLLECT_BUDGET_BYTES, driver_budget_bytes
 from transforms.raw_records import HEADERS, sort_by_arrival
@@ -80,7 +81,7 @@ def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
     spark = batch.records.sparkSession
     share = share_bytes(batch.planned_records, budget_bytes)
     spark.conf.set(ROWS_IN_ARROW_BATCH, arrow_batch_rows(share))
-    table = _to_arrow(_omit_large_records(batch.records, share))
+    table = collect_arrow(_omit_large_records(batch.records, share))
     cut = pc.sum(table.column(_CUT)).as_py() or 0
     if cut:
         raise TooLarge(_too_large(cut, batch.planned_records, share, budget_bytes))
@@ -96,7 +97,7 @@ def load_classes(spark: SparkSession) -> None:
         "id as offset",
         "timestamp_millis(id) as timestamp",
     )
-    _to_arrow(_omit_large_records(rows, share=0))
+    collect_arrow(_omit_large_records(rows, share=0))
 
 
 def _too_large(cut: int, records: int, share: int, budget_bytes: int) -> str:
@@ -125,18 +126,3 @@ def _omit_large_records(records: DataFrame, share: int) -> DataFrame:
         for name in records.columns
     ]
     return records.selectExpr(*kept, f"{is_cut} as {_CUT}")
-
-
-def _to_arrow(records: DataFrame) -> pa.Table:
-    to_arrow = getattr(records, "toArrow", None)
-    if to_arrow is not None:
-        return to_arrow()
-    # In Spark 3.5 this method is private; ``toPandas`` calls it.
-    batches = getattr(records, "_collect_as_arrow")()  # noqa: B009 (not in the stubs of 4.0)
-    return pa.Table.from_batches(batches) if batches else _empty(records)
-
-
-def _empty(records: DataFrame) -> pa.Table:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(records.schema).empty_table()

@@ -1,4 +1,4 @@
-"""Mutants of writers: locks on servers, early detection of conflicts, numbers of rows."""
+"""Mutants of writers: locks on servers, early conflicts, numbers of rows, batches of streams."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _EARLY = "lakemark/write/early_conflicts.py"
 
 _OF_SERVERS = ("tests/contract/test_lock_servers.py",)
 _OF_LOSSES = ("tests/contract/test_lock_losses.py",)
+_BATCHES = "tests/unit/operations/test_stream_batches.py"
+_SHARES = "tests/unit/operations/test_shares.py"
 _OF_EARLY = ("tests/recovery/test_early_conflicts.py",)
 
 _LOCKS = (
@@ -154,4 +156,28 @@ _NUMBERS = (
     ),
 )
 
-OF_WRITERS = (*_LOCKS, *_CONFLICTS, *_NUMBERS)
+_STREAMS = (
+    Mutant(
+        "lakemark/operations/commit_attempts.py",
+        "self._batch.find_active_commit(self._writer.table.store, timeline)",
+        "None",
+        "two runs of a stream write the same batch at the same time",
+        (f"{_BATCHES}::test_two_writers_of_one_stream_write_a_batch_once",),
+    ),
+    Mutant(
+        "lakemark/operations/stream_batch.py",
+        "        if last is None and timeline.has_history:\n",
+        "        if last is None and False:\n",
+        "a batch whose commit is archived is written again",
+        (f"{_BATCHES}::test_the_record_of_a_batch_outlives_archival",),
+    ),
+    Mutant(
+        "lakemark/operations/share_plan.py",
+        "        if self.num_rows is not None and found != self.num_rows:\n",
+        "        if False:\n",
+        "rows of a cluster that differ from the keys that were assigned are lost",
+        (f"{_SHARES}::test_shares_with_other_rows_than_their_keys_are_not_published",),
+    ),
+)
+
+OF_WRITERS = (*_LOCKS, *_CONFLICTS, *_NUMBERS, *_STREAMS)

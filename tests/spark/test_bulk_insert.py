@@ -16,8 +16,9 @@ import lakemark
 from lakemark.errors import InvalidConfig, InvalidRecords
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.open_table import open_table
-from lakemark.operations.share_insert import ShareInsert, WrittenShare
-from lakemark.spark import bulk_insert, insert_shares
+from lakemark.operations.share_write import ShareWrite, WrittenShare
+from lakemark.operations.write_result import WriteResult
+from lakemark.spark import row_shares, write
 from lakemark.storage import StorageLocation
 from tests.unit.operations.tables import SCHEMA, files, operations
 
@@ -42,6 +43,10 @@ def table(tmp_path: Path) -> lakemark.Table:
         ordering="ts",
         index="lookup",
     )
+
+
+def bulk_insert(table: lakemark.Table, rows: DataFrame, **options: Any) -> WriteResult:
+    return write(rows, table, "bulk_insert", **options)
 
 
 def frame(spark: SparkSession, tasks: int = 4) -> DataFrame:
@@ -125,16 +130,16 @@ def test_a_share_whose_rows_arrive_in_another_order_is_written_again(
 ) -> None:
     """A task of the first attempt writes a file, is lost, and then reads its rows in reverse."""
     rows, attempts = frame(spark, tasks=1), list[str]()
-    original = insert_shares._run
+    original = row_shares._run
 
-    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WrittenShare]:
-        attempts.append(share_insert.context.instant)
+    def run(divided: DataFrame, share_write: ShareWrite) -> list[WrittenShare]:
+        attempts.append(share_write.context.instant)
         if len(attempts) == 1:
-            original(divided, share_insert)
+            original(divided, share_write)
             divided = divided.orderBy("ts", ascending=False).coalesce(1)
-        return original(divided, share_insert)
+        return original(divided, share_write)
 
-    monkeypatch.setattr(insert_shares, "_run", run)
+    monkeypatch.setattr(row_shares, "_run", run)
     result = bulk_insert(table, rows)
     assert len(set(attempts)) == 2, "the first attempt was rolled back"
     assert stored(table) == expected(rows)
@@ -146,14 +151,14 @@ def test_the_order_of_arrival_does_not_change_the_files_of_a_global_sort(
     spark: SparkSession, table: lakemark.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, attempts = frame(spark, tasks=1), list[str]()
-    original = insert_shares._run
+    original = row_shares._run
 
-    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WrittenShare]:
-        attempts.append(share_insert.context.instant)
-        original(divided.orderBy("ts", ascending=False).coalesce(1), share_insert)
-        return original(divided.orderBy("ts").coalesce(1), share_insert)
+    def run(divided: DataFrame, share_write: ShareWrite) -> list[WrittenShare]:
+        attempts.append(share_write.context.instant)
+        original(divided.orderBy("ts", ascending=False).coalesce(1), share_write)
+        return original(divided.orderBy("ts").coalesce(1), share_write)
 
-    monkeypatch.setattr(insert_shares, "_run", run)
+    monkeypatch.setattr(row_shares, "_run", run)
     bulk_insert(table, rows, sort="global", tasks=1)
     assert len(attempts) == 1, "the second task found its own bytes"
     assert stored(table) == expected(rows)
@@ -224,14 +229,14 @@ def test_a_task_that_runs_again_publishes_the_rows_of_its_buckets_once(
 ) -> None:
     """The tasks write all files, are lost, and then read their rows in another order."""
     table, attempts = create_with_buckets(tmp_path / "orders", given), list[str]()
-    original = insert_shares._run
+    original = row_shares._run
 
-    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WrittenShare]:
-        attempts.append(share_insert.context.instant)
-        original(divided, share_insert)
-        return original(divided.sortWithinPartitions("ts", ascending=False), share_insert)
+    def run(divided: DataFrame, share_write: ShareWrite) -> list[WrittenShare]:
+        attempts.append(share_write.context.instant)
+        original(divided, share_write)
+        return original(divided.sortWithinPartitions("ts", ascending=False), share_write)
 
-    monkeypatch.setattr(insert_shares, "_run", run)
+    monkeypatch.setattr(row_shares, "_run", run)
     for more in (0, 1):
         rows = frame(spark).selectExpr("id", "region", f"ts + {more} as ts", f"v + {more} as v")
         assert bulk_insert(table, rows, tasks=2).inserts == _ROWS
