@@ -15,7 +15,7 @@ from lakemark.spark import foreach_batch, write
 from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.test_lookup_index import SCHEMA
 
-pytestmark = [pytest.mark.oracle, pytest.mark.spark]
+pytestmark = [pytest.mark.oracle, pytest.mark.spark, pytest.mark.usefixtures("few_tasks")]
 
 BUCKETS = ApacheTable("orders", ["id"], ["region"], ["ts"], has_metadata=True)
 

@@ -21,7 +21,7 @@ from tests.short_lived import short_lived
 from tests.spark.killed_stream import files_of
 from tests.unit.operations.tables import SCHEMA, operations, rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("few_tasks")]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from lakemark.operations.write_result import WriteResult
 from lakemark.spark import row_shares, write
 from lakemark.spark.row_shares import SparkShares
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("few_tasks")]
 
 SCHEMA = pa.schema(
     [
@@ -32,28 +32,28 @@ SCHEMA = pa.schema(
 
 
 class Kind(NamedTuple):
-    index: str
+    index_kind: str
     table_type: str
     has_record_index: bool = False
     moves_rows: bool = False
 
     def __str__(self) -> str:
         more = (["record_index"] * self.has_record_index) + (["moves"] * self.moves_rows)
-        return "-".join([self.index, self.table_type, *more])
+        return "-".join([self.index_kind, self.table_type, *more])
 
     @property
     def replaces_partitions(self) -> bool:
-        return self.index != "consistent_hashing"
+        return self.index_kind != "consistent_hashing"
 
     def create(self, path: Path) -> lakemark.Table:
-        given: dict[str, Any] = {} if self.index == "lookup" else {"buckets": 2}
+        given: dict[str, Any] = {} if self.index_kind == "lookup" else {"buckets": 2}
         table = lakemark.create(
             path,
             schema=SCHEMA,
             record_key="id",
             partition_by="region",
             ordering="ts",
-            index=self.index,
+            index=self.index_kind,
             table_type=self.table_type,
             **given,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("few_tasks")]
 
 PAGE = (Path(__file__).parents[2] / "docs/writing_from_spark.md").read_text("utf-8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,8 @@ class LocalShares:
 
     def partition_paths(self, paths: RowPaths) -> Collection[str]:
         self.gathered.append("paths")
-        return pc.unique(paths.of(self.rows)).to_pylist()
+        found: list[str] = pc.unique(paths.of(self.rows)).to_pylist()
+        return found
 
     def keys(self, write: ShareWrite) -> pa.Table:
         self.gathered.append("keys")
@@ -80,16 +82,16 @@ INDEXES = ("bucket", "consistent_hashing", "lookup")
 
 
 def create(path: Path, index: str) -> lakemark.Table:
-    table: lakemark.Table = lakemark.create(
+    buckets: dict[str, Any] = {} if index == "lookup" else {"buckets": 3}
+    return lakemark.create(
         path,
         schema=SCHEMA,
         record_key="id",
         partition_by="region",
         ordering="ts",
         index=index,
-        **({} if index == "lookup" else {"buckets": 3}),
+        **buckets,
     )
-    return table
 
 
 @pytest.mark.parametrize("index", INDEXES)
