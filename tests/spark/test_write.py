@@ -88,10 +88,10 @@ def numbered(numbers: Iterable[int], ts: int) -> list[tuple[str, str, int]]:
     return [(f"k{number:03d}", f"r{number % 3}", ts) for number in numbers]
 
 
-def frame(spark: SparkSession, given: pa.Table, tasks: int = 3) -> DataFrame:
+def frame(spark: SparkSession, given: pa.Table) -> DataFrame:
     columns = "id string, region string, ts bigint, v int, _hoodie_is_deleted boolean"
     listed = [tuple(row.values()) for row in given.to_pylist()]
-    return spark.createDataFrame(listed, columns).repartition(tasks)
+    return spark.createDataFrame(listed, columns)
 
 
 def stored(table: lakemark.Table) -> list[dict[str, Any]]:
