@@ -14,6 +14,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from lakemark.errors import InvalidConfig, StorageUnavailable
 from lakemark.storage.local_storage import LocalStorage
 from lakemark.storage.object_storage import ObjectStorage, StoreAbilities
+from lakemark.storage.s3_credentials import take_credentials
 from lakemark.storage.storage import Storage, StorageLocation, check_folder
 from lakemark.storage.store_errors import StoreErrors
 
@@ -100,7 +101,7 @@ def _split(url: str) -> tuple[str, str]:
     if rest.startswith("//"):
         known = ", ".join(sorted([*_STORES, "file"]))
         message = f"{scheme!r} is not a kind of store; supported are {known} and plain paths"
-        raise InvalidConfig(message)
+        raise InvalidConfig(message + _REMEDIES.get(scheme.lower(), ""))
     if broken := _BROKEN_SEPARATOR.match(url):
         scheme = (broken["scheme"] or broken["other"]).lower()
         message = (
@@ -187,8 +188,16 @@ def _retry_config(options: dict[str, str]) -> RetryConfig:
 
 
 def _s3(bucket: str, options: Options, client: ClientConfig, retry: RetryConfig) -> S3Store:
-    config = cast("S3Config", options)
-    return S3Store(bucket, config=config, client_options=client, retry_config=retry)
+    given = dict(options)
+    credentials = take_credentials(given)
+    config = cast("S3Config", given)
+    return S3Store(
+        bucket,
+        config=config,
+        client_options=client,
+        retry_config=retry,
+        credential_provider=credentials,
+    )
 
 
 def _gcs(bucket: str, options: Options, client: ClientConfig, retry: RetryConfig) -> GCSStore:
@@ -218,6 +227,12 @@ _STORES: dict[str, tuple[StoreMaker, StoreAbilities]] = {
     "az": _AZURE,
     **dict.fromkeys(_AZURE_HADOOP_SCHEMES, _AZURE),
     "memory": (_memory, StoreAbilities()),
+}
+
+#: What helps with stores that are not supported. Every client of HDFS needs Hadoop's jars.
+_REMEDIES = {
+    "hdfs": "; HDFS is not supported: copy the table to one of these stores",
+    "viewfs": "; HDFS is not supported: copy the table to one of these stores",
 }
 
 #: A scheme with a mistyped ``://``, for example ``s3//bucket``, ``s3:bucket`` or ``hdfs:/tables``.

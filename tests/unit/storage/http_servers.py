@@ -51,6 +51,29 @@ def answering(status: int, text: str = "") -> type[BaseHTTPRequestHandler]:
     return Answering
 
 
+def checking_keys(endpoint: str, accepted: set[str]) -> type[BaseHTTPRequestHandler]:
+    """Return a handler that forwards the requests that are signed with an accepted key to S3."""
+    forwarding = losing_answers(endpoint, [])
+
+    class CheckingKeys(forwarding):  # type: ignore[misc, valid-type]  # the class is a value
+        def do_GET(self) -> None:
+            signed = self.headers.get("Authorization", "")
+            if any(f"Credential={key}/" in signed for key in accepted):
+                super().do_GET()
+                return
+            self.body()
+            text = b"<Error><Code>InvalidAccessKeyId</Code></Error>"
+            self.send_response(403)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(text)
+
+        do_PUT = do_HEAD = do_POST = do_DELETE = do_GET
+
+    return CheckingKeys
+
+
 def losing_answers(endpoint: str, lost: list[str]) -> type[BaseHTTPRequestHandler]:
     """Return a handler that forwards requests to a store, and drops the answers of some.
 

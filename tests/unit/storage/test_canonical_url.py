@@ -63,6 +63,12 @@ def test_an_invalid_url_is_refused_as_when_it_is_opened(url: str, error: type[Ex
     assert str(named.value) == str(opened.value)
 
 
+@pytest.mark.parametrize("scheme", ["hdfs", "HDFS", "viewfs"])
+def test_hdfs_is_refused_by_name(scheme: str) -> None:
+    with pytest.raises(InvalidConfig, match="HDFS is not supported: copy the table to one of"):
+        open_storage(StorageLocation(f"{scheme}://namenode:8020/lake/orders"))
+
+
 @pytest.mark.parametrize(
     ("url", "scheme"),
     [
