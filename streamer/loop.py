@@ -232,7 +232,8 @@ class StreamLoop:
         """Report a failure, and return the pause in seconds; raise the error if it ends the run."""
         limits = self._config.retry
         most = 0 if self._waits_for_source(error) else limits.max_attempts
-        if not is_transient(error) or 0 < most <= failures:
+        is_lasting = not is_transient(error) and not self._source.has_new_secrets
+        if is_lasting or 0 < most <= failures:
             raise error
         pause_s = pause_after(failures, limits.backoff_s, limits.max_backoff_s)
         pause_s = max(pause_s, min_pause_s(error))

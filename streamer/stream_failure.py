@@ -38,6 +38,9 @@ _TRANSIENT = (
     "NotLeaderOrFollower",
     "BrokerNotAvailable",
     "LeaderNotAvailable",
+    "java.net.ConnectException",  # of the endpoint of tokens
+    "java.net.SocketTimeoutException",
+    "java.net.UnknownHostException",
     "ExecutorLost",
     "FetchFailed",
     "SparkException: Job aborted due to stage failure: ShuffleMapStage",

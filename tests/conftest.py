@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.fixtures.quick_s3",
     "tests.fixtures.s3",
     "tests.fixtures.schema_registry",
+    "tests.fixtures.secured_kafka",
     "tests.fixtures.spark",
     "tests.fixtures.storage",
     "tests.fixtures.webhook",

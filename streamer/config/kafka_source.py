@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,8 @@ from streamer.config.errors import Problem
 from streamer.config.masking import SecretGiven
 from streamer.config.section import FromList, each_once
 from streamer.config.settings import Setting, Settings
+from streamer.sources.broker_addresses import check_addresses
+from streamer.sources.kafka_login import check_login
 from transforms.raw_records import HeaderColumn
 
 #: Consumer properties that lakemark sets, and the setting to use instead.
@@ -31,10 +32,6 @@ RESERVED_PROPERTIES = {
 }
 
 
-#: A broker address as Kafka's clients accept it. The clients ignore a protocol before the host.
-_BROKER = re.compile(r"([A-Za-z_]+://)?([\w.-]+|\[[\da-fA-F:.%\w]+\]):(\d{1,5})", re.ASCII)
-_LARGEST_PORT = 65_535
-
 #: The largest offset, and the largest time in milliseconds, that Kafka accepts.
 _LONG = 2**63 - 1
 
@@ -48,14 +45,7 @@ def _bootstrap(given: str) -> str:
             "credentials in source.consumer (security.protocol, sasl.mechanism, sasl.jaas.config)"
         )
         raise SecretGiven(message)
-    for broker in given.split(","):
-        found = _BROKER.fullmatch(broker.strip())
-        if found is None or not 1 <= int(found[3]) <= _LARGEST_PORT:
-            message = (
-                "expected host:port, or several separated by commas; a port is a number "
-                f"from 1 to {_LARGEST_PORT}"
-            )
-            raise ValueError(message)
+    check_addresses(given)
     return given
 
 
@@ -154,6 +144,7 @@ def _not_reserved(consumer: Mapping[str, Setting]) -> Mapping[str, Setting]:
         if name.startswith("kafka."):
             message = f"{name}: omit the prefix; write {name.removeprefix('kafka.')}"
             raise ValueError(message)
+    check_login({n: one.text if one.origin == "value" else None for n, one in consumer.items()})
     return consumer
 
 
@@ -245,7 +236,8 @@ class KafkaSourceConfig(AnySource):
     monitor the lag of the pipeline. No run starts from the offsets of this group."""
 
     consumer: Annotated[Settings, AfterValidator(_not_reserved)]
-    """Other properties of the Kafka consumer (``security.protocol``, ``sasl.jaas.config``, …)."""
+    """Other properties of the Kafka consumer (``security.protocol``, ``sasl.jaas.config``, …). See
+    [Secured clusters](sources.md#secured-clusters) for logins with tokens."""
 
     metadata_columns: Annotated[
         tuple[MetadataColumn, ...], FromList, AfterValidator(each_once)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -28,9 +29,48 @@ def build_redactor(*configs: BaseModel) -> Callable[[str], str]:
     A setting is secret by its name or by its value. The value may be in the pipeline file, in an
     environment variable or in another file. Secrets inside a value are replaced, too: a value that
     is assigned to a word such as ``password``, and a password or token before a host. In any URL of
-    the text, everything before the host is replaced.
+    the text, everything before the host is replaced. A secret in a file may be replaced at any
+    time: the former and the new one are redacted.
     """
-    return redact_values(secret for config in configs for secret in _secrets(config))
+    return _Redactor(configs)
+
+
+class _Redactor:
+    """Replaces the secrets of configurations, and reads them again when their files change."""
+
+    def __init__(self, configs: Sequence[BaseModel]) -> None:
+        self._configs = configs
+        self._files = {
+            Path(one.text).expanduser()
+            for config in configs
+            for _, one in _settings(config)
+            if one.origin == "file"
+        }
+        self._known: set[str] = set()
+        self._version: object = None
+        self._redact = redact_values(())
+        self._read()
+
+    def __call__(self, text: str) -> str:
+        if self._files and self._find_version() != self._version:
+            self._read()
+        return self._redact(text)
+
+    def _read(self) -> None:
+        self._version = self._find_version()  # first, so that a later change is noticed
+        self._known |= {secret for config in self._configs for secret in _secrets(config)}
+        self._redact = redact_values(self._known)
+
+    def _find_version(self) -> object:
+        return [_file_version(path) for path in self._files]
+
+
+def _file_version(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _secrets(config: BaseModel) -> Iterator[str]:

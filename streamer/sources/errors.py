@@ -7,6 +7,7 @@ SourceError
 ├─ GroupRefused        (Permanent) not authorized to commit to the consumer group
 ├─ InvalidConsumer     (Permanent) Kafka's client does not accept a property
 ├─ ConnectorMissing    (Permanent) Spark runs without the Kafka connector
+├─ LoginMissing        (Permanent) Spark runs without the classes of a login
 ├─ TopicNotFound       (Permanent)
 ├─ UnknownPartitions   (Permanent) ``source.starting_offsets`` names partitions that the topic lacks
 ├─ EndingPassed        (Permanent) the table has read past ``source.ending_offsets``
@@ -91,6 +92,18 @@ class ConnectorMissing(SourceError, Permanent):
             f"this Spark session has no Kafka connector; start it with --packages {coordinate}"
         )
         self.coordinate = coordinate
+
+
+class LoginMissing(SourceError, Permanent):
+    """Spark runs without the classes of a login."""
+
+    def __init__(self, mechanism: str, missing: str, coordinate: str) -> None:
+        super().__init__(
+            f"sasl.mechanism {mechanism} needs the class {missing}, which this Spark session does "
+            f"not have; set spark.conf: {{spark.jars.packages: {coordinate!r}}}, or start it with "
+            f"--packages {coordinate}"
+        )
+        self.mechanism, self.missing, self.coordinate = mechanism, missing, coordinate
 
 
 class TopicNotFound(SourceError, Permanent):

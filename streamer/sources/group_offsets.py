@@ -23,6 +23,10 @@ class GroupOffsets:
         self._pending: GroupCommit | None = None
         self._newest: KafkaCheckpoint | None = None
 
+    def use(self, admin: KafkaAdmin) -> None:
+        """Use another connection from now on; a commit in progress is not waited for."""
+        self._admin, self._pending = admin, None
+
     def commit(self, checkpoint: KafkaCheckpoint) -> None:
         """Commit these offsets once Kafka has answered the previous commit.
 

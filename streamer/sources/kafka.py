@@ -15,12 +15,12 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.position import Position
 from sinks.audit import OffsetGap
 from sinks.batch import KafkaBatch
-from streamer.config import settings
 from streamer.config.kafka_source import KafkaSourceConfig, StartingTime
 from streamer.events import Listener, ignore
 from streamer.executors import is_local
 from streamer.sources import kafka_offsets, start_rules
 from streamer.sources.batch_planner import BatchPlanner
+from streamer.sources.consumer_properties import ConsumerProperties
 from streamer.sources.errors import (
     LostOffsets,
     OffsetsWithoutRecord,
@@ -88,18 +88,22 @@ class KafkaSource(Source):
         self._spark, self._config = spark, config
         self._keeps_keys = keeps_keys
         self.sampled_record_bytes = 0
-        self._properties = {
-            **FETCH_PROPERTIES,
-            **settings.resolve(config.consumer, "source.consumer"),
-            "bootstrap.servers": config.bootstrap_servers,
-            "isolation.level": config.isolation_level,
-        }
+        self._consumer = ConsumerProperties(config)
         self._admin = KafkaAdmin(spark, self._properties, config.topic)
         group = config.commit_group
         self._group = None if group is None else GroupOffsets(self._admin, group, listener)
         self._is_first = False
         self._resolved: Mapping[int, int] | None = None
         self._gap_peek: KafkaPeek | None = None
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        return {**FETCH_PROPERTIES, **self._consumer.current}
+
+    @property
+    def has_new_secrets(self) -> bool:
+        """Whether a secret of ``source.consumer`` was replaced; the next ``start`` uses it."""
+        return self._consumer.has_changed
 
     def start_checkpoint(self, checkpoint: Position | None) -> KafkaCheckpoint:
         """Return the checkpoint of ``start``, without checking the topic id."""
@@ -124,6 +128,8 @@ class KafkaSource(Source):
             EndingPassed, EndingNotReached: see ``start_rules.check_ending``.
             SourceError: the topic cannot be read; see the subclasses.
         """
+        if self._consumer.has_changed:
+            self._connect_again()
         found_id = self._admin.topic_id()
         is_recreated = start_rules.is_recreated(topic_id, found_id)
         start = self._first() if checkpoint is None else self._next(checkpoint, is_recreated)
@@ -358,6 +364,25 @@ class KafkaSource(Source):
         if self._gap_peek is not None:
             self._gap_peek.close()
         self._admin.close()
+
+    def _connect_again(self) -> None:
+        """Read the secrets, and replace the connections that were opened with the former ones.
+
+        Raises:
+            ConfigError: a secret cannot be found.
+            SourceError: Kafka's client does not accept a property.
+        """
+        self._consumer.refresh()
+        former, self._admin = (
+            self._admin,
+            KafkaAdmin(self._spark, self._properties, self._config.topic),
+        )
+        if self._group is not None:
+            self._group.use(self._admin)
+        if self._gap_peek is not None:
+            self._gap_peek.close()
+            self._gap_peek = None
+        former.close()
 
     def _check_empty(self, gaps: Sequence[OffsetGap]) -> None:
         """Check that the topic has no readable record in any of the gaps."""

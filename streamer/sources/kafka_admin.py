@@ -21,9 +21,11 @@ from streamer.sources.errors import (
     BrokerUnreachable,
     ConnectorMissing,
     InvalidConsumer,
+    LoginMissing,
     SourceError,
     TopicNotFound,
 )
+from streamer.sources.kafka_login import MECHANISM, MSK_COORDINATE, MSK_IAM, MSK_MODULE
 from streamer.sources.kafka_offsets import OffsetRange
 
 ANSWER_WITHIN_S: Final = 10
@@ -40,6 +42,9 @@ _REFUSALS = (
     "SaslMechanismException",
     "SaslStateException",
 )
+#: How Kafka's client (``HttpAccessTokenRetriever``) reports a status such as 503.
+_SERVER_FAILED = "response code 5"
+
 _UNKNOWN_TOPIC = ("UnknownTopicOrPartitionException", "InvalidTopicException")
 
 
@@ -63,6 +68,7 @@ class KafkaAdmin:
 
         Raises:
             ConnectorMissing: the session has no Kafka client.
+            LoginMissing: it has no classes for the login.
             InvalidConsumer: the client does not accept the properties.
         """
         self._jvm: Any = spark.sparkContext._jvm
@@ -218,6 +224,8 @@ class KafkaAdmin:
             scala = self._jvm.scala.util.Properties.versionNumberString().rpartition(".")[0]
             coordinate = f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark.version}"
             raise ConnectorMissing(coordinate)
+        if properties.get(MECHANISM) == MSK_IAM:
+            self._check_msk_classes()
         limits = {
             "request.timeout.ms": str(ANSWER_WITHIN_S * 1000 // 2),
             "default.api.timeout.ms": str(ANSWER_WITHIN_S * 1000),
@@ -227,7 +235,11 @@ class KafkaAdmin:
             self._kafka.consumer.ConsumerConfig(self._java_map({**properties, **_DESERIALIZERS}))
             return self._kafka.admin.AdminClient.create(self._java_map({**properties, **limits}))
         except Py4JJavaError as error:
-            raise self._unusable(str(_root_cause(error).getMessage())) from None
+            raise self._unusable(_root_cause(error)) from None
+
+    def _check_msk_classes(self) -> None:
+        if not isinstance(self._jvm.software.amazon.msk.auth.iam.IAMLoginModule, JavaClass):
+            raise LoginMissing(MSK_IAM, MSK_MODULE, MSK_COORDINATE)
 
     def _java_map(self, properties: Mapping[str, str]) -> JavaObject:
         made = self._jvm.java.util.HashMap()
@@ -235,9 +247,14 @@ class KafkaAdmin:
             made.put(name, value)
         return made
 
-    def _unusable(self, reason: str) -> SourceError:
+    def _unusable(self, cause: Any) -> SourceError:
+        kind, reason = str(cause.getClass().getName()), str(cause.getMessage())
         if reason.startswith("No resolvable bootstrap"):
             return BrokerUnreachable(self._bootstrap, "the host name cannot be resolved")
+        # A login with tokens asks their endpoint when the client is created.
+        if kind.startswith("java.net.") or _SERVER_FAILED in reason:
+            answer = f"the endpoint of tokens does not answer: {reason}"
+            return BrokerUnreachable(self._bootstrap, answer)
         return InvalidConsumer(reason)
 
     def _listing_options(self, properties: Mapping[str, str]) -> JavaObject:

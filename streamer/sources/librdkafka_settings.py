@@ -5,15 +5,22 @@ The two clients have different security properties, and librdkafka does not supp
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from streamer.sources.kafka_login import METHOD, MSK_IAM, MSK_MODULE, OIDC_PROPERTIES
+from streamer.sources.msk_token import SignerMissing, msk_token
 
 _SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _JAAS = re.compile(
     r"\s*org\.apache\.kafka\.common\.security\.(?:plain\.Plain|scram\.Scram)LoginModule\s+"
     r"required\s+(?P<options>.*?)\s*;\s*",
     re.DOTALL,
+)
+_MSK_JAAS = re.compile(
+    rf"\s*{re.escape(MSK_MODULE)}\s+required\s*(?P<options>.*?)\s*;\s*", re.DOTALL
 )
 #: Values that Kafka's ``JaasConfig`` reads with Java's ``StreamTokenizer``. Escapes such as ``\n``
 #: and ``\101`` mean other characters there, so values with such escapes are not translated.
@@ -22,6 +29,9 @@ _JAAS_VALUE = (
     r"""|(?P<plain>[A-Za-z_$][\w.$-]*))"""
 )
 _JAAS_OPTION = re.compile(rf"(?P<name>\w+)\s*=\s*{_JAAS_VALUE}\s*")
+
+#: Settings of librdkafka. ``oauth_cb`` is a function; the others are texts and numbers.
+ClientSettings: TypeAlias = Mapping[str, Any]
 
 #: For each type of key or trust store: Java's properties, each with its librdkafka settings.
 _StoreTypes: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -49,14 +59,14 @@ class NotTranslatable(Exception):
     """librdkafka does not support a property of Kafka's Java client."""
 
 
-def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, str | int]:
+def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, Any]:
     """Translate the properties of Kafka's Java client to settings of librdkafka.
 
     Raises:
         NotTranslatable: librdkafka has no equivalent setting; the message names the property.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    settings: dict[str, str | int] = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": re.sub(r"[A-Za-z_]+://", "", bootstrap),
         "security.protocol": protocol,
         "log_level": 0,  # failures are raised, not printed
@@ -64,14 +74,20 @@ def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, 
         "reconnect.backoff.max.ms": 1000,
     }
     if protocol.startswith("SASL"):
-        settings.update(_sasl_settings(properties))
+        settings.update(_sasl_settings(bootstrap, properties))
     if protocol.endswith("SSL"):
         settings.update(_tls_settings(properties))
     return settings
 
 
-def _sasl_settings(properties: Mapping[str, str]) -> dict[str, str]:
+def _sasl_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI")
+    if mechanism == MSK_IAM:
+        return _msk_settings(bootstrap, properties)
+    if mechanism == "OAUTHBEARER" and properties.get(METHOD) == "oidc":
+        _refuse_others(properties, "sasl.", {"sasl.mechanism", *OIDC_PROPERTIES})
+        own = {name: properties[name] for name in OIDC_PROPERTIES if name in properties}
+        return {"sasl.mechanism": mechanism, **own}
     if mechanism not in _SASL_MECHANISMS:
         message = f"sasl.mechanism {mechanism}"
         raise NotTranslatable(message)
@@ -86,6 +102,20 @@ def _sasl_settings(properties: Mapping[str, str]) -> dict[str, str]:
         "sasl.username": options["username"],
         "sasl.password": options["password"],
     }
+
+
+def _msk_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    _refuse_others(properties, "sasl.", ("sasl.mechanism", "sasl.jaas.config"))
+    given = _MSK_JAAS.fullmatch(properties.get("sasl.jaas.config", f"{MSK_MODULE} required;"))
+    options = {"": ""} if given is None else dict(_jaas_options(given["options"]))
+    if options.keys() - {"awsProfileName"}:
+        message = "sasl.jaas.config is not IAMLoginModule with at most awsProfileName"
+        raise NotTranslatable(message)
+    try:
+        token = msk_token(bootstrap, os.environ, options.get("awsProfileName", ""))
+    except SignerMissing as error:
+        raise NotTranslatable(str(error)) from None
+    return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": token}
 
 
 def _jaas_options(text: str) -> Iterator[tuple[str, str]]:

@@ -152,6 +152,14 @@ class Source(ABC):
         """Check a batch before it is published; see ``KafkaSource.check_read``."""
         return ()
 
+    @property
+    def has_new_secrets(self) -> bool:
+        """Whether secrets of the source were replaced since ``start``.
+
+        Then a failure may be due to the former ones, and another start uses the new ones.
+        """
+        return False
+
     def check_reachable(self) -> None:  # noqa: B027
         """Check that the source can be reached; otherwise raise a ``SourceError``."""
 

@@ -6,8 +6,8 @@ from contextlib import closing
 
 from pyspark.sql import SparkSession
 
-from streamer.config import settings
 from streamer.config.kafka_source import KafkaSourceConfig
+from streamer.sources.consumer_properties import read_consumer
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import OffsetRange
 
@@ -33,9 +33,4 @@ def topic_ranges(spark: SparkSession, source: KafkaSourceConfig) -> dict[int, Of
 
 
 def _open(spark: SparkSession, source: KafkaSourceConfig, topic: str) -> KafkaAdmin:
-    properties = {
-        **settings.resolve(source.consumer, "source.consumer"),
-        "bootstrap.servers": source.bootstrap_servers,
-        "isolation.level": source.isolation_level,
-    }
-    return KafkaAdmin(spark, properties, topic)
+    return KafkaAdmin(spark, read_consumer(source), topic)

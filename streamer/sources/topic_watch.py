@@ -33,7 +33,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.config import settings
 from streamer.config.errors import ConfigError
 from streamer.config.kafka_source import KafkaSourceConfig
-from streamer.sources.librdkafka_settings import NotTranslatable, client_settings
+from streamer.sources.librdkafka_settings import ClientSettings, NotTranslatable, client_settings
 from streamer.sources.topic_client import ANSWER_WITHIN_S, topic_id_of
 
 #: Seconds between two questions for end offsets.
@@ -64,7 +64,7 @@ _LASTING = (
 
 _LOG = logging.getLogger(__name__)
 
-_Settings: TypeAlias = Mapping[str, str | int]
+_Settings: TypeAlias = ClientSettings
 
 
 class TopicWatch:
@@ -77,7 +77,7 @@ class TopicWatch:
         self._ending = threading.Event()
 
     def of(self, source: KafkaSourceConfig) -> WatchedTopic:
-        """Return the topic of this source. Its secrets are read at its first use, and only then."""
+        """Return the topic of this source. Its secrets are read at each use, as they may change."""
         return WatchedTopic(self, source)
 
     def cluster(self, given: _Settings, isolation_level: str) -> _Cluster | None:
@@ -143,13 +143,22 @@ class WatchedTopic:
         return None if given is None else self._watch.cluster(given, self._source.isolation_level)
 
     @cached_property
+    def _former(self) -> list[_Settings]:
+        """The settings with the secrets that were last read; empty before the first time."""
+        return []
+
+    @property
     def _settings(self) -> _Settings | None:
+        """The settings with the current secrets; the former ones if a secret cannot be read."""
         source = self._source
         try:
             properties = settings.resolve(source.consumer, "source.consumer")
-            return client_settings(source.bootstrap_servers, properties)
-        except (ConfigError, NotTranslatable):
+            self._former[:] = [client_settings(source.bootstrap_servers, properties)]
+        except ConfigError:
+            pass
+        except NotTranslatable:
             return None
+        return self._former[0] if self._former else None
 
 
 @dataclass(frozen=True, slots=True)

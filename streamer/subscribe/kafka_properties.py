@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lakemark.config.properties_text import parse_properties
 from lakemark.errors import InvalidConfig
+from streamer.sources.kafka_login import CA_FILE
 from streamer.sources.librdkafka_settings import NotTranslatable, client_settings
 
 #: Properties of a Java producer with the same meaning in librdkafka, under these names.
@@ -16,7 +18,7 @@ _OF_PRODUCER = {
     "max.request.size": "message.max.bytes",
     "transaction.timeout.ms": "transaction.timeout.ms",
 }
-_SECURITY = ("security.protocol", "sasl.", "ssl.")
+_SECURITY = ("security.protocol", "sasl.", "ssl.", CA_FILE)
 
 
 def read_kafka_properties(path: Path | None) -> dict[str, str]:
@@ -43,7 +45,7 @@ def read_kafka_properties(path: Path | None) -> dict[str, str]:
     return properties
 
 
-def connection_settings(bootstrap: str, properties: dict[str, str]) -> dict[str, str | int]:
+def connection_settings(bootstrap: str, properties: dict[str, str]) -> dict[str, Any]:
     """Return the settings with which every client of the target connects.
 
     Raises:

@@ -106,7 +106,7 @@ def test_any_spark_from_3_5_to_4_0_is_accepted_where_it_is_already_there(
 def test_metadata_names_the_extras_and_the_versions_of_python(packages: Packages) -> None:
     found = metadata(packages.wheel)
     assert set(found.get_all("Provides-Extra") or ()) == {
-        *("streamer", "sql", "zookeeper", "dynamodb", "hive", "glue", "openlineage"),
+        *("streamer", "sql", "zookeeper", "dynamodb", "msk", "hive", "glue", "openlineage"),
         *("opentelemetry", "demo", "dev"),
     }
     python = SpecifierSet(found["Requires-Python"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -35,7 +36,7 @@ class Store:
 
     def __init__(self, endpoint: str, accepted: set[str], file: Path) -> None:
         self.accepted, self.file = accepted, file
-        self.options = {
+        self.options: dict[str, Any] = {
             "endpoint": endpoint,
             "region": "us-east-1",
             "credentials_file": str(file),

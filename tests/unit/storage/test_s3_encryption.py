@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import boto3
 import pyarrow as pa
@@ -63,7 +64,8 @@ def test_all_files_of_a_table_are_encrypted(
 ) -> None:
     location = encrypted(s3_server, options)
     schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
-    table = lakemark.create(location.url, schema=schema, record_key="id", **location.options)
+    given: dict[str, Any] = {**location.options}
+    table = lakemark.create(location.url, schema=schema, record_key="id", **given)
     for number in range(2):
         table.upsert(pa.table({"id": ["a"], "n": [number]}, schema=schema))
     paths = [one.path for one in open_storage(location).list_tree("")]

@@ -51,6 +51,8 @@ class HeldRunner(LocalRunner):
 class GoneTopic:
     """A source whose topic disappears while slices are rewritten."""
 
+    has_new_secrets = False
+
     def __init__(self, begun: threading.Event) -> None:
         self._begun = begun
 

@@ -82,6 +82,7 @@ class LosingSource:
     """A source whose first start has to skip offsets 3 to 6, and whose stream fails."""
 
     topic_id = "its id"
+    has_new_secrets = False
 
     def start(self, checkpoint: KafkaCheckpoint | None, topic_id: str) -> Start:
         if checkpoint is not None:

@@ -113,7 +113,9 @@ def test_client_without_a_waiting_pipeline_is_closed(
     assert topic_watch.__name__ not in {record.name for record in caplog.records}, "no failure"
 
 
-def test_secret_is_read_once_and_may_be_missing(watch: TopicWatch, tmp_path: Path) -> None:
+def test_secret_may_be_missing_once_it_was_read_and_may_be_replaced(
+    watch: TopicWatch, tmp_path: Path
+) -> None:
     secret = tmp_path / "password"
     secured = {"security.protocol": "SSL", "ssl.key.password": {"file": str(secret)}}
     assert not watch.of(source(**secured)).can_be_watched
@@ -122,3 +124,7 @@ def test_secret_is_read_once_and_may_be_missing(watch: TopicWatch, tmp_path: Pat
     assert topic.can_be_watched
     secret.unlink()
     assert topic.can_be_watched
+    before = topic._cluster()
+    secret.write_text("another")
+    assert topic.can_be_watched
+    assert topic._cluster() is not before, "the client has the new secret"
