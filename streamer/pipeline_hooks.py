@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable
 from lakemark.storage import canonical_url
-from streamer.config.hooks import HookConfig
+from streamer.config.hooks import HookConfig, HookNames
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
@@ -52,6 +52,9 @@ _LOG = logging.getLogger(__name__)
 
 #: Seconds for which the end of a run waits for the hooks, all together.
 _END_WITHIN_S = 3.0
+
+#: Seconds between two looks at whether the hooks have the commits of a replay.
+_POLL_S = 0.05
 
 #: How many of the newest commits are read to find what the pipeline has recorded, if its newest
 #: checkpoint was recorded by a command.
@@ -105,6 +108,29 @@ class PipelineHooks:
         """Announce that the run has opened its table."""
         self._table = table
         self._add(RunBegan(self._facts, self._run_id, _now()))
+
+    def begin_replay(self, table: OpenTable) -> Mapping[str, str]:
+        """Announce the begin of a replay of dead letters; return the metadata of its commits.
+
+        They repeat what the pipeline has recorded, so that its next start also announces them if
+        the replay dies before it has.
+        """
+        self.begin(table)
+        self._begin_after_recorded(table)
+        return self.record()
+
+    def announce_replay(self, requested_at: Iterable[str]) -> None:
+        """Announce commits of a replay, and wait until the hooks have them.
+
+        The wait ends when the last attempt of each waiting hook has failed, or hangs.
+        """
+        try:
+            for instant in requested_at:
+                self._announce_commit(instant)
+        except Exception as error:  # the rows are committed, whatever happens here
+            _LOG.warning("a commit of the replay is not announced to the hooks: %s", error)
+        while self.is_progressing:
+            time.sleep(_POLL_S)
 
     def catch_up(self) -> None:
         """Announce the commits of the pipeline that were not announced.
@@ -300,7 +326,7 @@ def pipeline_hooks(
     """
     for one in config.hooks:
         check_installed(one.kind)
-    workers = [_worker(one, listener) for one in config.hooks]
+    workers = [_worker(one, config.hook_names, listener) for one in config.hooks]
     facts = _facts(config.of_snapshot() if reads_snapshot else config)
     return PipelineHooks(facts, _facts(config), workers, listener, build_redactor(config))
 
@@ -312,8 +338,8 @@ def _find_commit(table: OpenTable, requested_at: str) -> Instant | None:
     return table.timeline.find(requested_at)
 
 
-def _worker(config: HookConfig, listener: Listener) -> HookWorker:
-    opened = partial(open_hook, config.kind, config.resolved())
+def _worker(config: HookConfig, names: HookNames, listener: Listener) -> HookWorker:
+    opened = partial(open_hook, config.kind, config.resolved(names))
     notices = notices_of(config.kind)
     return HookWorker(config.shown_name, notices, opened, listener, config.give_up_after_s)
 

@@ -17,11 +17,17 @@ from sinks.dead_letters import is_dead_letter_table
 from sinks.hudi.replay import LetterReplay
 from streamer.config.pipeline import PipelineConfig
 from streamer.pipeline import open_writers
+from streamer.pipeline_hooks import PipelineHooks
 from streamer.prepared_sink import prepare_sink
 from streamer.table_setup import dead_letters_location
 
 
-def open_replay(config: PipelineConfig, *, overwrites_newer: bool = False) -> LetterReplay:
+def open_replay(
+    config: PipelineConfig,
+    *,
+    overwrites_newer: bool = False,
+    hooks: PipelineHooks | None = None,
+) -> LetterReplay:
     """Open the tables of a pipeline to replay its dead letters. Nothing is changed.
 
     A replay is one of several writers, so that it can run while the pipeline runs. It keeps the
@@ -31,6 +37,7 @@ def open_replay(config: PipelineConfig, *, overwrites_newer: bool = False) -> Le
         config: the configuration of the pipeline.
         overwrites_newer: whether a replayed record without an ordering value may overwrite or
             delete a row that was written later.
+        hooks: learn the table; its commits record that they are announced. None to announce none.
 
     Raises:
         Refused: there is nothing to replay; or a replay could overwrite newer rows; or the pipeline
@@ -65,6 +72,7 @@ def open_replay(config: PipelineConfig, *, overwrites_newer: bool = False) -> Le
         partition_change=opened.rule,
         duplicates=opened.duplicates,
         overwrites_newer=overwrites_newer,
+        facts={} if hooks is None else hooks.begin_replay(opened.rows.table),
     )
 
 

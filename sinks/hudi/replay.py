@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -125,6 +125,7 @@ class LetterReplay:
         duplicates: what an insert does with stored keys; None for upserts and deletes.
         overwrites_newer: whether a delete without an ordering value is written, although it would
             also delete a newer row. If not, its letter stays.
+        facts: further extra metadata of each commit of rows.
         runner: the threads that convert and write.
     """
 
@@ -139,6 +140,7 @@ class LetterReplay:
         partition_change: PartitionChange = PartitionChange.ALLOW,
         duplicates: Duplicates | None = None,
         overwrites_newer: bool = False,
+        facts: Mapping[str, str] | None = None,
         runner: LocalRunner | None = None,
     ) -> None:
         self._rows, self._letters = rows, letters
@@ -150,7 +152,7 @@ class LetterReplay:
         self._columns = BatchColumns(rows, prepare)
         self._topic, self._identity = topic, identity
         self._partition_change, self._duplicates = partition_change, duplicates
-        self._runner = runner or LocalRunner()
+        self._facts, self._runner = facts or {}, runner or LocalRunner()
         self._judge = ClaimJudge(rows.table)
         self._refused: ChangedRows | None = None
         self.result = ReplayResult()
@@ -386,7 +388,7 @@ class LetterReplay:
     def _commit_rows(self, written: _Written) -> str:
         """Commit the rows of claimed letters; return the requested time of the commit."""
         store, converter = self._rows.table.store, self._columns.prepare.converter
-        facts = {keys.REPLAYED: str(written.passed.num_rows)}
+        facts = {**self._facts, keys.REPLAYED: str(written.passed.num_rows)}
         if converter.chain is not None:
             facts[keys.TRANSFORM] = converter.chain.fingerprint
         if converter.rules:

@@ -80,7 +80,7 @@ def doctor_checks(config: PipelineConfig, folders: TrialFolders) -> list[Check]:
         *_letters_checks(config, folders),
         *_checks_together(config),
         *resuming,
-        *hook_checks(config.hooks),
+        *hook_checks(config.hooks, config.hook_names),
     ]
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 from rich.console import Console
 
+from sinks.hudi.replay import LetterReplay
 from sinks.replay_result import ReplayResult
 from streamer.commands.dead_letters import group_letters
 from streamer.commands.table import Facts, show_rows
 from streamer.config.load import load
 from streamer.config.secrets import build_redactor
-from streamer.display import describe_rule
+from streamer.display import describe, describe_rule
+from streamer.events import Event, HookDropped, HookFailed
+from streamer.pipeline_hooks import pipeline_hooks
 from streamer.replay import open_replay
 from streamer.wording import counted
 from transforms.rejects import REJECTS_SCHEMA
@@ -30,16 +35,37 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     config = load(arguments.pipeline, arguments.overrides)
     arguments.redacted = build_redactor(config)
-    replay = open_replay(config, overwrites_newer=arguments.overwrite_newer)
+    if arguments.dry_run:
+        replay = open_replay(config, overwrites_newer=arguments.overwrite_newer)
+        _run(replay, replay.preview, arguments)
+        return 0
+    hooks = pipeline_hooks(config, partial(_print_failure, arguments.redacted))
+    with hooks.until_end():
+        replay = open_replay(config, overwrites_newer=arguments.overwrite_newer, hooks=hooks)
+        try:
+            _run(replay, replay.run, arguments)
+        finally:
+            hooks.announce_replay(replay.result.instants)
+    return 0
+
+
+def _run(
+    replay: LetterReplay, run: Callable[[str | None], object], arguments: argparse.Namespace
+) -> None:
     try:
-        (replay.preview if arguments.dry_run else replay.run)(arguments.where)
+        run(arguments.where)
     except BaseException:
         if not replay.result.is_empty:
             _show(replay.result, arguments)
             print("the replay has stopped early, because of an error", file=sys.stderr)
         raise
     _show(replay.result, arguments)
-    return 0
+
+
+def _print_failure(redacted: Callable[[str], str], event: Event, /) -> None:
+    """Print that a hook does not have a commit; a ``Listener``."""
+    if isinstance(event, HookFailed | HookDropped):
+        print(redacted(describe(event)), file=sys.stderr)
 
 
 def _show(done: ReplayResult, arguments: argparse.Namespace) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import quote
 
 from pydantic import Field
 
@@ -14,6 +17,44 @@ from streamer.config.section import FromList, Section
 from streamer.config.settings import Secrets, Settings
 from streamer.hooks.open_hook import check_hook
 from streamer.hooks.settings import HookSettings
+
+#: What stands for a name in the options of a hook.
+_PLACEHOLDER = re.compile(r"\{(pipeline|table|topic)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class HookNames:
+    """The names that the options of a hook may contain.
+
+    Attributes:
+        pipeline: the name of the pipeline, for ``{pipeline}``.
+        table: the name of its table, for ``{table}``.
+        topic: the topic that it reads, for ``{topic}``; None if it reads no topic.
+    """
+
+    pipeline: str
+    table: str
+    topic: str | None
+
+    def fill(self, option: str, text: str) -> str:
+        """Replace the placeholders in the value of an option; in a URL, names are encoded.
+
+        Raises:
+            InvalidConfig: the value contains ``{topic}``, but the pipeline reads no topic.
+        """
+        names = {"pipeline": self.pipeline, "table": self.table, "topic": self.topic}
+
+        def name_of(found: re.Match[str]) -> str:
+            name = names[found[1]]
+            if name is None:
+                message = (
+                    f"option {option} contains {{topic}}, but the pipeline reads no topic of "
+                    "Kafka; use {table} or {pipeline}"
+                )
+                raise InvalidConfig(message)
+            return quote(name, safe="") if option == "url" else name
+
+        return _PLACEHOLDER.sub(name_of, text)
 
 
 class HookConfig(Section):
@@ -38,7 +79,9 @@ class HookConfig(Section):
     logged and counted. Messages are sent in order, so later ones wait for it until then."""
 
     options: Settings = Field(default_factory=dict)
-    """The options of the hook. [Hooks](hooks.md) lists those of each kind."""
+    """The options of the hook. [Hooks](hooks.md) lists those of each kind. In each of them,
+    `{pipeline}`, `{table}` and `{topic}` stand for the names of the pipeline, of its table and of
+    the topic that it reads."""
 
     headers: Secrets = Field(default_factory=dict)
     """Headers of HTTP requests, such as ``Authorization``. They are never printed."""
@@ -52,14 +95,19 @@ class HookConfig(Section):
         """The name of the hook, or the default one."""
         return self.name or self.kind
 
-    def resolved(self) -> HookSettings:
+    def resolved(self, names: HookNames) -> HookSettings:
         """Return the settings with the values that files and environment variables contain.
+
+        Args:
+            names: what the placeholders in options stand for.
 
         Raises:
             ConfigError: a value cannot be found.
+            InvalidConfig: see ``HookNames.fill``.
         """
+        options: Mapping[str, str] = settings.resolve(self.options, "hooks.options")
         return HookSettings(
-            options=settings.resolve(self.options, "hooks.options"),
+            options={name: names.fill(name, text) for name, text in options.items()},
             headers=settings.resolve(self.headers, "hooks.headers"),
             properties=settings.resolve(self.properties, "hooks.properties"),
         )
@@ -68,7 +116,7 @@ class HookConfig(Section):
 Hooks = Annotated[tuple[HookConfig, ...], FromList]
 
 
-def hook_problems(hooks: Sequence[HookConfig]) -> Iterator[Problem]:
+def hook_problems(hooks: Sequence[HookConfig], used: HookNames) -> Iterator[Problem]:
     """Yield a problem for each hook that does not exist, or whose settings are wrong."""
     names = [one.shown_name for one in hooks]
     for position, one in enumerate(hooks):
@@ -79,7 +127,7 @@ def hook_problems(hooks: Sequence[HookConfig]) -> Iterator[Problem]:
             )
             continue
         try:
-            check_hook(one.kind, one.resolved())
+            check_hook(one.kind, one.resolved(used))
         except ConfigError:  # ``unresolved`` reports the missing value
             continue
         except InvalidConfig as error:

@@ -28,7 +28,7 @@ from streamer.config.files_source import (
     own_files_problems,
 )
 from streamer.config.formats import AnyDecodeConfig
-from streamer.config.hooks import Hooks, hook_problems, unresolved_hooks
+from streamer.config.hooks import HookNames, Hooks, hook_problems, unresolved_hooks
 from streamer.config.kafka_source import KafkaSourceConfig, ending_problems
 from streamer.config.metrics import MetricsConfig
 from streamer.config.non_blocking import non_blocking_problems
@@ -142,7 +142,7 @@ class PipelineConfig(Section):
             *concurrency_problems(self.table.path, self.concurrency),
             *non_blocking_problems(self.concurrency, self.table, self.partition_lifetime),
             *catalog_problems(self.catalogs),
-            *hook_problems(self.hooks),
+            *hook_problems(self.hooks, self.hook_names),
         ]
 
     def _contradictions_of_snapshot(self, known: list[Problem]) -> list[Problem]:
@@ -184,6 +184,12 @@ class PipelineConfig(Section):
             "reads Kafka"
         )
         raise InvalidConfig(message)
+
+    @property
+    def hook_names(self) -> HookNames:
+        """The names that the options of hooks may contain."""
+        topic = self.source.topic if isinstance(self.source, KafkaSourceConfig) else None
+        return HookNames(self.name, self.table.name, topic)
 
     def of_snapshot(self) -> PipelineConfig:
         """Return the pipeline that reads only the snapshot: the same with another source."""

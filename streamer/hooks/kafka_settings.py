@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from lakemark.errors import InvalidConfig
 from streamer.hooks.messages import FORMATS
 from streamer.hooks.settings import HookSettings
+from streamer.sources.broker_addresses import check_addresses
+from streamer.sources.kafka_login import CA_FILE, check_login
 from streamer.sources.librdkafka_settings import NotTranslatable, client_settings
 
 _KIND = "kafka"
@@ -15,7 +18,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 #: Properties of a Java producer with the same meaning in librdkafka, under these names.
 _OF_PRODUCER = {"compression.type": "compression.type", "max.request.size": "message.max.bytes"}
-_SECURITY = ("security.protocol", "sasl.", "ssl.")
+_SECURITY = ("security.protocol", "sasl.", "ssl.", CA_FILE)
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -23,7 +26,7 @@ _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _MESSAGE_BYTES = range(1_000, 1_000_000_001)
 
 
-def check_kafka(settings: HookSettings) -> dict[str, str | int]:
+def check_kafka(settings: HookSettings) -> dict[str, Any]:
     """Check the settings of the hook ``kafka``; return how librdkafka connects.
 
     Raises:
@@ -42,6 +45,11 @@ def check_kafka(settings: HookSettings) -> dict[str, str | int]:
             "properties (sasl.jaas.config)"
         )
         raise InvalidConfig(message)
+    try:
+        check_addresses(bootstrap)
+    except ValueError as error:
+        message = f"option bootstrap_servers of hook {_KIND} is {bootstrap!r}; {error}"
+        raise InvalidConfig(message) from None
     for name in properties:
         if name not in _OF_PRODUCER and not name.startswith(_SECURITY):
             supported = ", ".join(_OF_PRODUCER)
@@ -51,6 +59,11 @@ def check_kafka(settings: HookSettings) -> dict[str, str | int]:
             )
             raise InvalidConfig(message)
     _check_producer(properties)
+    try:
+        check_login(properties)
+    except ValueError as error:
+        message = f"properties of hook {_KIND}: {error}"
+        raise InvalidConfig(message) from None
     try:
         connection = client_settings(bootstrap, properties)
     except NotTranslatable as error:

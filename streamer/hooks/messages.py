@@ -42,6 +42,7 @@ def encode_commit(commit: CommitCompleted) -> bytes:
         "partitions": sorted({stat.partition_path or "" for stat in metadata.write_stats}),
         "records_read": audit.records if audit else None,
         "records_rejected": audit.rejected if audit else None,
+        "records_replayed": commit.replayed,
         "source": {
             "kind": facts.source_kind,
             "name": facts.source,

@@ -138,7 +138,9 @@ class BatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class CommitCompleted:
-    """A batch of the pipeline was committed. This notice is built from the commit alone.
+    """A batch of the pipeline, or dead letters that were replayed, were committed.
+
+    This notice is built from the commit alone.
 
     Attributes:
         facts: the pipeline.
@@ -158,6 +160,12 @@ class CommitCompleted:
     def audit(self) -> Audit | None:
         """The numbers of records of the batch; None if the commit does not store them."""
         return Audit.in_commit(self.metadata.extra_metadata)
+
+    @property
+    def replayed(self) -> int | None:
+        """The number of dead letters that a replay has written; None for a batch."""
+        text = self.metadata.extra_metadata.get(keys.REPLAYED)
+        return None if text is None else int(text)
 
     @property
     def rows_written(self) -> int:
@@ -182,7 +190,12 @@ class CommitCompleted:
 
     @property
     def end(self) -> Position | None:
-        """How far the source has been read with the batch; None if it is not known."""
+        """How far the source has been read with the batch; None if it is not known, or a replay.
+
+        The commit of a replay repeats the position of the pipeline, but reads nothing.
+        """
+        if self.replayed is not None:
+            return None
         known = decode_progress(self.metadata.extra_metadata, self.instant, "")
         own = known.streamers.get(self.facts.identity)
         return None if own is None else own.checkpoint
@@ -222,7 +235,7 @@ class Announced:
 
 
 def is_batch_of(identity: str, metadata: CommitMetadata) -> bool:
-    """Return whether a commit contains a batch of a pipeline that has hooks.
+    """Return whether a commit contains a batch or a replay of a pipeline that has hooks.
 
     Commits that only record where reading starts contain no batch.
     """

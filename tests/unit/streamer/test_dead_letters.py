@@ -10,6 +10,7 @@ import pytest
 
 from lakemark.config.table_properties import MergeMode
 from lakemark.config.table_spec import TableSpec
+from lakemark.model.action import COMMITS
 from lakemark.operations.create import create_table
 from lakemark.operations.metadata_table import metadata_differences
 from lakemark.operations.open_table import open_table
@@ -17,9 +18,12 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.storage import StorageLocation, open_storage
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.dead_letters import as_text, mask_values
-from streamer.config.load import validated
+from streamer.config.load import load, validated
+from streamer.events import ignore
 from streamer.pipeline import open_sink
+from streamer.pipeline_hooks import pipeline_hooks
 from streamer.sources.kafka import KafkaSource
+from tests.fixtures.webhook import Webhook
 from tests.json_stream import InThisProcess, Record, kafka_batch
 from tests.tables import Row, commit, make, writer
 
@@ -135,6 +139,43 @@ def test_letters_are_replayed_with_the_current_pipeline(
     assert json.loads(output.out.splitlines()[0])["result"] == "passes"
     assert "the rows were committed in" in output.err
     assert pipeline.ids() == ["a", "d"]
+
+
+def _announcing(webhook: Webhook) -> str:
+    options = json.dumps({"url": webhook.url})
+    return f"hooks=[{{kind: http, options: {options}}}]"
+
+
+def test_replay_is_announced_to_the_hooks(pipeline: Pipeline, webhook: Webhook) -> None:
+    replay = ["dead-letters", "replay", pipeline.file, "--set", _announcing(webhook)]
+    assert main([*replay, "--set", CORRECTED, "--dry-run"]) == OK
+    assert webhook.messages == []
+    assert main([*replay, "--set", CORRECTED]) == OK
+    (message,) = webhook.messages
+    newest = open_table(StorageLocation(pipeline.table)).timeline.completed(*COMMITS)[-1]
+    assert message["instant"] == newest.requested_at
+    numbers = ("records_replayed", "rows_written", "records_read", "records_rejected")
+    assert [message[name] for name in numbers] == [1, 1, None, None]
+    assert message["source"] == {"kind": "kafka", "name": "orders", "position": None}
+    assert main([*replay, "--set", CORRECTED]) == OK  # nothing passes, so nothing is announced
+    assert len(webhook.messages) == 1
+
+
+def test_replay_whose_receiver_fails_reports_it_and_the_next_start_announces_its_commit(
+    pipeline: Pipeline, webhook: Webhook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    webhook.status = 503
+    hook = ["--set", _announcing(webhook)]
+    assert main(["dead-letters", "replay", pipeline.file, *hook, "--set", CORRECTED]) == OK
+    assert "hook http failed (1 failure), retrying in" in capsys.readouterr().err
+    webhook.status = 200
+    config = load(pipeline.file, hook[1:])
+    table = open_table(StorageLocation(pipeline.table))
+    hooks = pipeline_hooks(config, ignore)
+    with hooks.until_end():
+        hooks.begin(table)
+        hooks.catch_up()
+    assert webhook.instants == [table.timeline.completed(*COMMITS)[-1].requested_at]
 
 
 def test_rules_are_reported_and_so_is_what_was_done_before_one_stops_the_replay(

@@ -25,6 +25,7 @@ from streamer import hook_worker, pipeline_hooks
 from streamer.cli import main
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.topics import for_topic
 from streamer.events import BatchPlanned, BatchWritten, Event, HookDropped, HookFailed, HookSent
 from streamer.pipeline import Pipeline, build
 from tests.fixtures.webhook import Webhook
@@ -123,6 +124,35 @@ def test_commit_is_announced_with_its_numbers(tmp_path: Path, webhook: Webhook) 
     assert message["source"]["kind"] == "files"
     assert message["source"]["name"] == f"file://{folder.source}"
     assert folder.seen(HookSent) == [HookSent("http", "CommitCompleted", instant, 0)]
+
+
+def test_options_contain_the_names_of_the_pipeline_and_the_table(
+    tmp_path: Path, webhook: Webhook
+) -> None:
+    hook = http(webhook, options={"url": f"{webhook.url}/{{pipeline}}/{{table}}/{{other}}"})
+    folder = Folder(tmp_path, hook)
+    folder.settings = {"name": "shop / orders"}
+    folder.run("a")
+    (path,) = webhook.paths
+    assert path.endswith("/shop%20%2F%20orders/orders/{other}")
+
+
+def test_options_contain_the_topic_of_each_pipeline() -> None:
+    """A file of several topics announces the commits of each one to a topic of its own."""
+    template = {
+        "source": {"bootstrap_servers": "h:1", "topics": ["a", "b"]},
+        "table": {"path": "memory://lake/{topic}", "record_key": "id"},
+        "hooks": [
+            {
+                "kind": "kafka",
+                "options": {"bootstrap_servers": "h:1", "topic": "{topic}.{table}.commits"},
+            }
+        ],
+    }
+    for topic in ("a", "b"):
+        config = validated(for_topic(template, topic))
+        (hook,) = config.hooks
+        assert hook.resolved(config.hook_names).options["topic"] == f"{topic}.{topic}.commits"
 
 
 def test_message_in_the_format_of_apache_hudi(tmp_path: Path, webhook: Webhook) -> None:
@@ -554,6 +584,17 @@ hooks:
             {"kind": "http", "options": {"url": "http://host/"}, "headers": {"Host": "b"}},
             "header 'Host' of hook http cannot be set",
         ),
+        *(
+            (
+                {"kind": "kafka", "options": {"bootstrap_servers": servers, "topic": "a"}},
+                f"option bootstrap_servers of hook kafka is {servers!r}; expected host:port",
+            )
+            for servers in ("h", "h:1,h", "h:0", "h:1,")
+        ),
+        (
+            {"kind": "kafka", "options": {"bootstrap_servers": "h:1", "topic": "{topic}"}},
+            "option topic contains {topic}, but the pipeline reads no topic of Kafka",
+        ),
         (
             {"kind": "kafka", "options": {"bootstrap_servers": "h:1", "topic": "a b"}},
             "option topic of hook kafka: expected the name of one topic",
@@ -581,6 +622,14 @@ hooks:
                 "properties": {"max.request.size": "1MB"},
             },
             "property max.request.size of hook kafka is '1MB'; expected a number of bytes",
+        ),
+        (
+            {
+                "kind": "kafka",
+                "options": {"bootstrap_servers": "h:1", "topic": "a"},
+                "properties": {"sasl.oauthbearer.client.id": "lakemark"},
+            },
+            "sasl.oauthbearer.client.id is only for sasl.oauthbearer.method: oidc",
         ),
         (
             {
