@@ -186,8 +186,12 @@ class AsyncCompactor:
         if self._given_up is not None:
             raise self._given_up
 
-    def start_next(self, writer: TableWriter) -> bool:
+    def start_next(self, writer: TableWriter, policy: CompactionPolicy | None = None) -> bool:
         """Start the next due compaction of a table. Call this after a batch, holding the mutex.
+
+        Args:
+            writer: the writer of the table.
+            policy: when a compaction is due; None for the policy of the pipeline.
 
         Returns:
             Whether a compaction of this table was started. All tables share one thread.
@@ -201,7 +205,7 @@ class AsyncCompactor:
             return False
         now = time.monotonic()
         later = [name for name, one in self._deferred.items() if one.until > now]
-        todo = writer.compactions_to_do(self._policy.compaction, later)
+        todo = writer.compactions_to_do(policy or self._policy.compaction, later)
         if todo:
             self._start(_Job(writer, todo[0]))
         return bool(todo)

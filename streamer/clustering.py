@@ -134,6 +134,27 @@ class TableClustering:
             self._attempt(planned[0].requested_at, partial(self._resolve, planned, refused))
         self._attempt(_PLANNING, self._cluster_if_due)
 
+    @property
+    def plans(self) -> bool:
+        """Whether this pipeline plans clusterings of the table."""
+        return self._rules.policy is not None
+
+    def run_now(self) -> bool:
+        """Cluster the table, even if no clustering is due; return whether files were rewritten.
+
+        Call this between two batches, after ``run``.
+
+        Raises:
+            HudiError: the clustering failed; its plan was removed.
+        """
+        table, policy, began = self.writer.table, self._rules.policy, self._monotonic_s()
+        if policy is None or plan_clusters(table, policy, self._choose) is None:
+            return False
+        done = self._cluster(policy)
+        for instant, metadata in done:
+            self._report(_summary(instant, metadata), began)
+        return bool(done)
+
     def _attempt(self, name: str, work: Callable[[], _Done]) -> None:
         began = self._monotonic_s()
         for instant, metadata in self._guard.attempt(name, work):

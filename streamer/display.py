@@ -36,6 +36,7 @@ from streamer.events import (
     PartitionsChanged,
     PartitionsExpired,
     RecordsRejected,
+    RequestedServiceFailed,
     Retrying,
     RulesViolated,
     RunFailed,
@@ -275,6 +276,11 @@ def describe(event: Event) -> str:
                 f"{event.service}{_of(event.table)} failed "
                 f"({counted(event.failures, 'failure')}), "
                 f"retrying in {event.pause_s:g} s: {event.error_type}: {event.error}"
+            )
+        case RequestedServiceFailed():
+            return (
+                f"requested {event.service}{_of(event.table)} failed: {event.error_type}: "
+                f"{event.error}"
             )
         case ServiceCompleted():
             return f"{event.service}{_of(event.table)}: {event.summary} in {event.seconds:.2f} s"

@@ -422,6 +422,23 @@ class ServiceFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestedServiceFailed:
+    """A table service that a client of the endpoint has requested failed. It is not retried.
+
+    Attributes:
+        service: ``compaction``, ``clustering``, ``cleaning`` or ``archival``.
+        error: the message of the error.
+        error_type: the name of the error's class.
+        table: the URL of the table.
+    """
+
+    service: str
+    error: str
+    error_type: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceCompleted:
     """Table services have run, or a batch has waited for a compaction.
 
@@ -539,7 +556,7 @@ class ActionRequested:
     """A client of the endpoint asks the run for an action, such as on the status page.
 
     Attributes:
-        action: ``pause``, ``resume`` or ``stop``.
+        action: ``pause``, ``resume``, ``stop``, or ``run`` and the name of a service.
     """
 
     action: str
@@ -649,6 +666,7 @@ Event: TypeAlias = (
     | PartitionsExpired
     | UnresolvedLettersExpire
     | ServiceFailed
+    | RequestedServiceFailed
     | ServiceCompleted
     | HookSent
     | HookFailed

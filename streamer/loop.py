@@ -340,7 +340,7 @@ class StreamLoop:
         self.is_idle = True
 
         def gives_up() -> bool:
-            return self._waits_no_longer() or self._paused.is_set()
+            return self._waits_no_longer() or self._is_called()
 
         try:
             self._schedule.await_records(self._position, self._topic_id, gives_up)
@@ -351,10 +351,15 @@ class StreamLoop:
         """Wait until the next batch may begin, because another start of a stream begins one.
 
         A run that should pause does not wait here: it would count as paused only after the wait.
+        A service that was requested does not wait, either.
         """
         next_at = self._planned_at + self._config.trigger_interval_s
-        while time.monotonic() < next_at and not (self._waits_no_longer() or self._paused.is_set()):
+        while time.monotonic() < next_at and not (self._waits_no_longer() or self._is_called()):
             self._pause(min(_POLL_S, next_at - time.monotonic()))
+
+    def _is_called(self) -> bool:
+        """Return whether the run was asked to pause, or for a service."""
+        return self._paused.is_set() or self._services.has_requests
 
     def _waits_no_longer(self) -> bool:
         """Note that the run waits; return whether it should stop."""
@@ -518,6 +523,8 @@ class StreamLoop:
                 self._pausing = turn.find_pause(is_idle=is_idle, has_progressed=has_progressed)
             if self._paused.is_set():
                 self._pausing = Pause.ASKED
+            elif is_idle and self._services.has_requests:  # the next start runs them
+                self._pausing = Pause.SERVICE
             if self._pausing is not None:
                 return self._close(batches)
             self._pause(look_again_s)

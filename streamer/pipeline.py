@@ -49,6 +49,7 @@ from streamer.loop import StreamLoop
 from streamer.partition_expiry import PartitionExpiry
 from streamer.pipeline_hooks import PipelineHooks, pipeline_hooks
 from streamer.prepared_sink import PreparedSink, PreparedTable, prepare_sink
+from streamer.requested_services import RequestedServices, RequestPolicies
 from streamer.schedule import UNSHARED
 from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
@@ -80,12 +81,14 @@ class Pipeline:
         sink: commits the batches.
         source: reads the records.
         tables: the table of the rows, and the dead-letter table if dead letters are enabled.
+        requested: takes requests for table services; None if it takes none.
     """
 
     loop: StreamLoop
     sink: HudiSink
     source: Source
     tables: Sequence[OpenTable] = ()
+    requested: RequestedServices | None = None
 
 
 @contextmanager
@@ -190,16 +193,23 @@ def _assemble(
     sink, writers = open_sink(config, source, hooks.record)
     hooks.begin(writers[0].table)
     runner = _runner(spark)
+    policies, compactor = _policies(config), _async_compactor(config, spark, listener)
+    clusterings = table_clusterings(config, writers, runner, listener)
+    of_requests = RequestPolicies(
+        policies.compaction is not None, policies.cleaning, policies.archival
+    )
+    requested = RequestedServices(writers, of_requests, runner, listener, compactor, clusterings)
     services = TableServices(
         writers,
-        _policies(config),
+        policies,
         runner,
         listener,
-        _async_compactor(config, spark, listener),
+        compactor,
         _partition_expiries(config, writers, runner, listener),
-        table_clusterings(config, writers, runner, listener),
+        clusterings,
         catalog_syncs(config, writers[0].table, listener),
         hooks,
+        requested,
     )
     loop = StreamLoop(
         config.name,
@@ -212,7 +222,7 @@ def _assemble(
         UNSHARED if process is None else process.schedule_of(config),
         paused,
     )
-    return Pipeline(loop, sink, source, [writer.table for writer in writers])
+    return Pipeline(loop, sink, source, [writer.table for writer in writers], requested)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive
-from lakemark.operations.clean import Cleaned, clean
+from lakemark.operations.clean import clean
 from lakemark.operations.compact_logs import (
     CommitCounts,
     compact_logs_if_due,
@@ -24,7 +24,6 @@ from lakemark.operations.compact_logs import (
 from lakemark.operations.metadata_table import maintain_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
-from lakemark.services.archival import Archived
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
@@ -36,7 +35,9 @@ from streamer.clustering import TableClustering
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
 from streamer.partition_expiry import PartitionExpiry
 from streamer.pipeline_hooks import PipelineHooks
+from streamer.requested_services import RequestedServices
 from streamer.service_guard import ServiceGuard
+from streamer.service_summaries import archive_summary, clean_summary
 from streamer.wording import counted
 
 #: Names of work that pauses after its own failures.
@@ -82,6 +83,7 @@ class TableServices:
         clusterings: cluster the tables, and execute the clusterings of other writers.
         catalogs: register the table in catalogs; None if the pipeline has none.
         hooks: announce the commits of the pipeline; None if it has none.
+        requested: services that clients of the endpoint ask for; None if they cannot.
     """
 
     def __init__(
@@ -95,12 +97,13 @@ class TableServices:
         clusterings: Sequence[TableClustering] = (),
         catalogs: CatalogSyncs | None = None,
         hooks: PipelineHooks | None = None,
+        requested: RequestedServices | None = None,
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
         self._compactor, self._clusterings = compactor, clusterings
         self._expiries = tuple(expiries)
-        self._catalogs, self._hooks = catalogs, hooks
+        self._catalogs, self._hooks, self._requested = catalogs, hooks, requested
         self._guards = {
             url: ServiceGuard("log_compaction", url, listener)
             for url in (writer.table.location.url for writer in writers)
@@ -111,6 +114,11 @@ class TableServices:
     def mutex(self) -> AbstractContextManager[object]:
         """The lock to hold while the open tables are used; see ``AsyncCompactor``."""
         return nullcontext() if self._compactor is None else self._compactor.mutex
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a service was requested that has not begun."""
+        return self._requested is not None and self._requested.are_waiting
 
     @property
     def in_progress(self) -> str:
@@ -165,6 +173,8 @@ class TableServices:
             self._clean(writer.table)
             self._archive(writer.table)
             self._maintain_metadata_table(writer.table)
+        if self._requested is not None:
+            self._requested.run()
         self._sync_catalogs()
 
     def wait(self, stopping: threading.Event) -> None:
@@ -233,7 +243,7 @@ class TableServices:
             return
         started = time.monotonic()
         for cleaned in clean(table, self._policies.cleaning):
-            self._report("cleaning", _clean_summary(cleaned), started, table)
+            self._report("cleaning", clean_summary(cleaned), started, table)
 
     def _archive(self, table: OpenTable) -> None:
         policy = self._policies.archival
@@ -242,7 +252,7 @@ class TableServices:
         started = time.monotonic()
         archived = archive(table, policy, self._policies.cleaning)
         if archived is not None:
-            self._report("archival", _archive_summary(archived), started, table)
+            self._report("archival", archive_summary(archived), started, table)
 
     def _maintain_metadata_table(self, table: OpenTable) -> None:
         started = time.monotonic()
@@ -260,22 +270,6 @@ def _resize_summary(instant: Instant, metadata: CommitMetadata) -> str:
     before = sum(map(len, metadata.replaced_file_ids.values()))
     after = counted(len(metadata.write_stats), "bucket")
     return f"{instant.requested_at}: {counted(before, 'bucket')} rewritten into {after}"
-
-
-def _clean_summary(cleaned: Cleaned) -> str:
-    plan = cleaned.plan
-    kept = f", readable as of {plan.earliest_retained}" if plan.earliest_retained else ""
-    return f"{cleaned.instant.requested_at}: {counted(len(plan.paths), 'file')} deleted{kept}"
-
-
-def _archive_summary(archived: Archived) -> str:
-    files = (
-        f", {counted(len(archived.leftovers), 'file')} of dead writers deleted"
-        if archived.leftovers
-        else ""
-    )
-    start = archived.timeline.start
-    return f"{counted(len(archived.instants), 'instant')}{files}, active since {start}"
 
 
 def _metadata_summary(maintained: Maintained) -> str:

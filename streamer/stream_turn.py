@@ -18,6 +18,8 @@ class Pause(Enum):
     IDLE = auto()
     #: The run was asked to pause.
     ASKED = auto()
+    #: The run was asked for a table service, while no batch was in progress.
+    SERVICE = auto()
 
 
 class StreamTurn:

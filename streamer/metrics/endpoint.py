@@ -22,8 +22,10 @@ from lakemark.errors import InvalidConfig
 from streamer.config.metrics import TOKEN_PATH
 from streamer.health import Health, Judge
 from streamer.metrics.rebinding import is_rebound
+from streamer.requested_services import RunnableService
 from streamer.status.control import RunAction
 from streamer.status.page import load_page
+from streamer.status.pipeline_status import PipelineStatus
 from streamer.status.process_status import ProcessStatus
 
 _LOG = logging.getLogger(__name__)
@@ -42,6 +44,11 @@ _POLL_S = 0.1
 
 #: The number of parts of a path of an action, with the empty one before the first slash.
 _ACTION_PARTS = 4
+
+#: The same of a path of a request for a table service, ``/pipelines/NAME/services/SERVICE``.
+_SERVICE_PARTS = 5
+
+_ACTION_PATHS = b"/pipelines/NAME/ACTION\n"
 
 #: No more bytes of the body of a request are read. No request needs a body.
 _MAX_BODY_BYTES = 1 << 16
@@ -184,15 +191,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._skip_body()
         status, parts = self.server.status, urlsplit(self.path).path.split("/")
-        if status is None or len(parts) != _ACTION_PARTS or parts[1] != "pipelines":
-            self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"/pipelines/NAME/ACTION\n")
+        if status is None or not _names_action(parts):
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, _ACTION_PATHS)
         elif status.token is None:
             self._answer(HTTPStatus.FORBIDDEN, _TEXT, f"actions need {TOKEN_PATH}\n".encode())
         elif not status.token.is_in(self.headers.get("Authorization", "")):
             challenge = {"WWW-Authenticate": 'Bearer realm="lakemark"'}
             self._answer(HTTPStatus.UNAUTHORIZED, _TEXT, b"wrong or missing token\n", challenge)
         else:
-            self._perform(status, unquote(parts[2]), parts[3])
+            self._perform(status, unquote(parts[2]), parts[3:])
 
     def _is_rebound(self) -> bool:
         host, port = self.server.server_address[:2]
@@ -203,11 +210,15 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         self.rfile.read(min(int(length), _MAX_BODY_BYTES) if length.isdecimal() else 0)
 
-    def _perform(self, status: ProcessStatus, name: str, action: str) -> None:
+    def _perform(self, status: ProcessStatus, name: str, asked: list[str]) -> None:
         pipeline = status.find(name)
         if pipeline is None:
             text = f"no pipeline {name!r}; pipelines: {', '.join(status.names) or 'none yet'}\n"
             self._answer(HTTPStatus.NOT_FOUND, _TEXT, text.encode())
+            return
+        action = asked[-1]
+        if len(asked) > 1:
+            self._request(pipeline, action)
             return
         if action not in {*RunAction}:
             text = f"no action {unquote(action)!r}; actions: {', '.join(RunAction)}\n"
@@ -220,6 +231,20 @@ class _Handler(BaseHTTPRequestHandler):
             return
         pipeline.perform(RunAction(action))
         self._answer(HTTPStatus.ACCEPTED, _TEXT, f"asked to {action}\n".encode())
+
+    def _request(self, pipeline: PipelineStatus, service: str) -> None:
+        """Ask a pipeline for a table service."""
+        if service not in {*RunnableService}:
+            text = f"no service {unquote(service)!r}; services: {', '.join(RunnableService)}\n"
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, text.encode())
+            return
+        possible = pipeline.possible_services()
+        if service not in possible:
+            text = f"not possible now; possible: {', '.join(possible) or 'nothing'}\n"
+            self._answer(HTTPStatus.CONFLICT, _TEXT, text.encode())
+            return
+        pipeline.request(RunnableService(service))
+        self._answer(HTTPStatus.ACCEPTED, _TEXT, f"asked to run {service}\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing, because the output belongs to the run."""
@@ -270,6 +295,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def _names_action(parts: list[str]) -> bool:
+    """Return whether a path is ``/pipelines/NAME/ACTION`` or ``…/services/SERVICE``."""
+    if len(parts) == _SERVICE_PARTS and parts[3] != "services":
+        return False
+    return len(parts) in (_ACTION_PARTS, _SERVICE_PARTS) and parts[1] == "pipelines"
 
 
 def _open_server(

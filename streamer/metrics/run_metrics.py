@@ -35,6 +35,7 @@ from streamer.events import (
     PartitionsChanged,
     PartitionsExpired,
     RecordsRejected,
+    RequestedServiceFailed,
     Retrying,
     RulesViolated,
     RunFailed,
@@ -199,7 +200,7 @@ class RunMetrics:
                 self._services.expire(event)
             case UnresolvedLettersExpire():
                 self._services.expired_letters.inc(event.letters)
-            case ServiceFailed():
+            case ServiceFailed() | RequestedServiceFailed():
                 self._services.fail_between_batches(event.service)
             case ServiceCompleted():
                 self._services.add(event.service, event.seconds)

@@ -232,4 +232,8 @@ class RunMonitor:
             lambda: pipeline.loop.is_idle,
             monitored.status.note_lag,
         ):
-            yield
+            self.control.bind_services(pipeline.requested)
+            try:
+                yield
+            finally:
+                self.control.bind_services(None)

@@ -242,10 +242,11 @@ const QUESTIONS = {stop: (name) => `Stop ${name}? Only a restart of its process 
 
 function showActions(pipeline) {
   byId("actions").hidden = !report.accepts_actions;
-  const shown = JSON.stringify([pipeline.name, pipeline.actions]);
+  const shown = JSON.stringify([pipeline.name, pipeline.actions, pipeline.runnable_services]);
   if (byId("buttons").dataset.shown === shown) return;
   byId("buttons").dataset.shown = shown;
-  byId("buttons").replaceChildren(...pipeline.actions.map((one) => h("button", {type: "button", value: one, click: () => act(pipeline.name, one)}, one)));
+  byId("buttons").replaceChildren(...pipeline.actions.map((one) => h("button", {type: "button", value: one, click: () => act(pipeline.name, one)}, one)),
+    ...pipeline.runnable_services.map((one) => h("button", {type: "button", value: one, click: () => act(pipeline.name, `services/${one}`)}, `run ${one}`)));
 }
 
 /**
@@ -255,7 +256,7 @@ function showActions(pipeline) {
 async function act(name, action) {
   if (QUESTIONS[action] && !confirm(QUESTIONS[action](name))) return;
   try {
-    const answer = await fetch(`pipelines/${encodeURIComponent(name)}/${encodeURIComponent(action)}`, {
+    const answer = await fetch(`pipelines/${encodeURIComponent(name)}/${action}`, {
       method: "POST", headers: {Authorization: `Bearer ${byId("token").value}`}, signal: AbortSignal.timeout(10000)});
     byId("outcome").textContent = `${name}: ${await answer.text()}`;
   } catch (error) {

@@ -12,6 +12,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.events import ActionRequested, Listener
 from streamer.health import Condition, Judge, Verdict
 from streamer.metrics.run_metrics import PartitionLag, RunMetrics
+from streamer.requested_services import RunnableService
 from streamer.status.control import PipelineControl, RunAction
 from streamer.status.history import RunHistory, total_lag
 from streamer.status.table_status import TableStatus
@@ -73,6 +74,17 @@ class PipelineStatus:
         self._listener(ActionRequested(action.value))
         self._control.perform(action)
 
+    def possible_services(self) -> tuple[RunnableService, ...]:
+        """Return the table services that can be requested now."""
+        if self._health.verdict().condition is Condition.ENDED:
+            return ()
+        return self._control.possible_services()
+
+    def request(self, service: RunnableService) -> None:
+        """Ask the pipeline for a possible service, and report that it was asked for."""
+        self._listener(ActionRequested(f"run {service.value}"))
+        self._control.request(service)
+
     def report(self, *, with_details: bool) -> dict[str, object]:
         """Return the status as JSON values, without secrets.
 
@@ -97,6 +109,7 @@ class PipelineStatus:
             "reason": verdict.reason,
             "is_ready": verdict.is_ready,
             "actions": [one.value for one in self.possible_actions()],
+            "runnable_services": [one.value for one in self.possible_services()],
             "lag_records": records,
             "lag_s": seconds,
             **self._history.summary(),

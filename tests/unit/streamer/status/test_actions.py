@@ -10,9 +10,21 @@ from pathlib import Path
 import pytest
 
 import lakemark
+from lakemark.model.action import Action
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from streamer.config.errors import ConfigError
 from streamer.config.render import render_yaml
-from streamer.events import ActionRequested, Event, RunPaused, RunResumed, RunStopped
+from streamer.events import (
+    ActionRequested,
+    CompactionCompleted,
+    Event,
+    RequestedServiceFailed,
+    RunPaused,
+    RunResumed,
+    RunStopped,
+    ServiceCompleted,
+)
 from tests.stream.monitoring import get, post, scraped
 from tests.unit.streamer.status.files_run import FilesRun, row
 from tests.waiting import until
@@ -102,6 +114,89 @@ def test_stop_ends_the_run_also_while_it_is_paused(run: FilesRun, tmp_path: Path
     (stopped,) = [one for one in run.events if isinstance(one, RunStopped)]
     assert stopped.reason == "interrupted"
     assert rows(tmp_path) == {"a": 1}
+
+
+COMPACTION, CLEANING, ARCHIVAL, CLUSTERING = (
+    f"/pipelines/orders/services/{one}"
+    for one in ("compaction", "cleaning", "archival", "clustering")
+)
+
+
+def services(run: FilesRun) -> list[Event]:
+    kinds = CompactionCompleted | ServiceCompleted | RequestedServiceFailed
+    return [one for one in run.events if isinstance(one, kinds)]
+
+
+def test_requested_services_run_between_two_batches(run: FilesRun, tmp_path: Path) -> None:
+    with run.running():
+        run.write("a.json", row("a", 1))
+        run.wait_for_batches(1)
+        run.write("b.json", row("a", 2))
+        run.wait_for_batches(2)
+        until(lambda: run.pipeline()["state"] == "running")
+        assert run.pipeline()["runnable_services"] == ["compaction", "cleaning", "archival"]
+        assert post(run.port, COMPACTION, TOKEN) == (202, "asked to run compaction\n")
+        until(lambda: any(isinstance(one, CompactionCompleted) for one in run.events))
+        for path in (CLEANING, ARCHIVAL):
+            assert post(run.port, path, TOKEN)[0] == 202
+        until(lambda: len(idle(run)) == 4)  # of the table and of its dead letters
+        run.write("c.json", row("c", 3))
+        run.wait_for_batches(3)
+        shown = [one["service"] for one in run.pipeline()["details"]["services"]]
+        assert {"compaction", "cleaning", "archival"} <= {*shown}
+    assert rows(tmp_path) == {"a": 2, "c": 3}
+    assert [one.records_read for one in run.written()] == [1, 1, 1]
+    timeline = open_table(StorageLocation(str(tmp_path / "rows"))).timeline
+    assert timeline.completed(Action.COMMIT)
+
+
+def idle(run: FilesRun) -> list[ServiceCompleted]:
+    """Return the requested cleanings and archivals that had nothing to do."""
+    found = [one for one in run.events if isinstance(one, ServiceCompleted)]
+    return [
+        one
+        for one in found
+        if one.service in ("cleaning", "archival") and "nothing to do" in one.summary
+    ]
+
+
+def test_requested_service_that_fails_is_shown_and_the_run_continues(
+    run: FilesRun, tmp_path: Path
+) -> None:
+    with run.running():
+        for n in (1, 2):
+            run.write(f"{n}.json", row("a", n))
+            run.wait_for_batches(n)
+        (log,) = [*(tmp_path / "rows").glob(".*.log.*")]
+        log.rename(tmp_path / "log")
+        assert post(run.port, COMPACTION, TOKEN)[0] == 202
+        until(lambda: any(isinstance(one, RequestedServiceFailed) for one in run.events))
+        (tmp_path / "log").rename(log)
+        notes = [one for one in run.pipeline()["details"]["notes"] if one["level"] == "error"]
+        assert any("requested compaction" in one["text"] for one in notes)
+        run.write("b.json", row("b", 3))
+        run.wait_for_batches(3)
+        assert run.pipeline()["state"] in ("running", "starting")
+    assert rows(tmp_path) == {"a": 2, "b": 3}
+
+
+def test_request_for_a_service_is_refused_with_the_reason(run: FilesRun) -> None:
+    unknown = "/pipelines/orders/services/repair"
+    with run.running():
+        run.write("a.json", row("a", 1))
+        run.wait_for_batches(1)
+        assert post(run.port, COMPACTION, "wrong") == (401, "wrong or missing token\n")
+        assert post(run.port, unknown, TOKEN)[0] == 404
+        assert post(run.port, "/pipelines/orders/service/compaction", TOKEN)[0] == 404
+        assert post(run.port, CLUSTERING, TOKEN) == (
+            409,
+            "not possible now; possible: compaction, cleaning, archival\n",
+        )
+        post(run.port, PAUSE, TOKEN)
+        until(lambda: run.pipeline()["state"] == "paused")
+        assert run.pipeline()["runnable_services"] == []
+        assert post(run.port, COMPACTION, TOKEN) == (409, "not possible now; possible: nothing\n")
+    assert not [one for one in services(run) if isinstance(one, CompactionCompleted)]
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü" * 16])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streamer.events import CompactionCompleted
 from tests.fixtures.browser import Browser, open_browser
 from tests.unit.streamer.status.files_run import FilesRun, row
 from tests.waiting import until
@@ -104,6 +105,22 @@ def test_button_pauses_a_run_with_the_token_of_the_field(browser: Browser, tmp_p
         assert browser.evaluate(kept) == '["",{},{}]'
         browser.evaluate("document.querySelector('button[value=resume]').click()")
         browser.wait_for_text("#state", "running")
+
+
+def test_button_runs_a_table_service(browser: Browser, tmp_path: Path) -> None:
+    token = "a token of a good length"
+    run = FilesRun(tmp_path, action_token=token)
+    with run.running():
+        for n in (1, 2):
+            run.write(f"{n}.json", row("a", n))
+            run.wait_for_batches(n)
+        browser.open(f"http://127.0.0.1:{run.port}/")
+        browser.wait_for_text("#buttons", "run compaction")
+        browser.evaluate(f"document.querySelector('#token').value = {json.dumps(token)}")
+        browser.evaluate("document.querySelector('button[value=compaction]').click()")
+        browser.wait_for_text("#outcome", "orders: asked to run compaction")
+        until(lambda: any(isinstance(one, CompactionCompleted) for one in run.events))
+        browser.wait_for_text("#services", "compaction")
 
 
 def test_page_without_actions_shows_no_token_field(browser: Browser, tmp_path: Path) -> None:
