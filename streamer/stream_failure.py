@@ -12,6 +12,7 @@ from lakemark.spark.worker_errors import own_error_of_worker
 from lakemark.timeline.clock import REPEATED_HOUR_S, ClockBehind
 from streamer.jvm_exit import OutOfMemory, jvm_failure
 from streamer.sources.errors import SourceError
+from streamer.sources.kafka_admin import NO_TOKEN
 
 
 class DataLoss(SourceError, Retriable):
@@ -38,9 +39,7 @@ _TRANSIENT = (
     "NotLeaderOrFollower",
     "BrokerNotAvailable",
     "LeaderNotAvailable",
-    "java.net.ConnectException",  # of the endpoint of tokens
-    "java.net.SocketTimeoutException",
-    "java.net.UnknownHostException",
+    NO_TOKEN,  # the endpoint may be away for a while
     "ExecutorLost",
     "FetchFailed",
     "SparkException: Job aborted due to stage failure: ShuffleMapStage",

@@ -42,8 +42,9 @@ _REFUSALS = (
     "SaslMechanismException",
     "SaslStateException",
 )
-#: How Kafka's client (``HttpAccessTokenRetriever``) reports a status such as 503.
-_SERVER_FAILED = "response code 5"
+#: What Kafka's client (``OAuthBearerLoginModule``) reports if it gets no token when it is created,
+#: whether the endpoint refuses or does not answer.
+NO_TOKEN: Final = "while retrieving token from callback handler"
 
 _UNKNOWN_TOPIC = ("UnknownTopicOrPartitionException", "InvalidTopicException")
 
@@ -235,7 +236,7 @@ class KafkaAdmin:
             self._kafka.consumer.ConsumerConfig(self._java_map({**properties, **_DESERIALIZERS}))
             return self._kafka.admin.AdminClient.create(self._java_map({**properties, **limits}))
         except Py4JJavaError as error:
-            raise self._unusable(_root_cause(error)) from None
+            raise self._unusable(str(_root_cause(error).getMessage())) from None
 
     def _check_msk_classes(self) -> None:
         if not isinstance(self._jvm.software.amazon.msk.auth.iam.IAMLoginModule, JavaClass):
@@ -247,13 +248,14 @@ class KafkaAdmin:
             made.put(name, value)
         return made
 
-    def _unusable(self, cause: Any) -> SourceError:
-        kind, reason = str(cause.getClass().getName()), str(cause.getMessage())
+    def _unusable(self, reason: str) -> SourceError:
         if reason.startswith("No resolvable bootstrap"):
             return BrokerUnreachable(self._bootstrap, "the host name cannot be resolved")
-        # A login with tokens asks their endpoint when the client is created.
-        if kind.startswith("java.net.") or _SERVER_FAILED in reason:
-            answer = f"the endpoint of tokens does not answer: {reason}"
+        if NO_TOKEN in reason:
+            answer = (
+                "the token endpoint gave no token for the login; the log of Spark's JVM contains "
+                "its answer"
+            )
             return BrokerUnreachable(self._bootstrap, answer)
         return InvalidConsumer(reason)
 

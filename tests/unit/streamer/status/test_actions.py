@@ -134,7 +134,7 @@ def test_requested_services_run_between_two_batches(run: FilesRun, tmp_path: Pat
         run.write("b.json", row("a", 2))
         run.wait_for_batches(2)
         until(lambda: run.pipeline()["state"] == "running")
-        assert run.pipeline()["runnable_services"] == ["compaction", "cleaning", "archival"]
+        until(lambda: run.pipeline()["runnable_services"] == ["compaction", "cleaning", "archival"])
         assert post(run.port, COMPACTION, TOKEN) == (202, "asked to run compaction\n")
         until(lambda: any(isinstance(one, CompactionCompleted) for one in run.events))
         for path in (CLEANING, ARCHIVAL):
@@ -142,12 +142,22 @@ def test_requested_services_run_between_two_batches(run: FilesRun, tmp_path: Pat
         until(lambda: len(idle(run)) == 4)  # of the table and of its dead letters
         run.write("c.json", row("c", 3))
         run.wait_for_batches(3)
-        shown = [one["service"] for one in run.pipeline()["details"]["services"]]
-        assert {"compaction", "cleaning", "archival"} <= {*shown}
+        until(lambda: {"compaction", "cleaning", "archival"} <= shown_services(run))
     assert rows(tmp_path) == {"a": 2, "c": 3}
     assert [one.records_read for one in run.written()] == [1, 1, 1]
     timeline = open_table(StorageLocation(str(tmp_path / "rows"))).timeline
     assert timeline.completed(Action.COMMIT)
+
+
+def shown_services(run: FilesRun) -> set[str]:
+    """Return the services that the status lists. An answer may be half a second old."""
+    return {one["service"] for one in run.pipeline()["details"]["services"]}
+
+
+def shown_errors(run: FilesRun) -> str:
+    """Return the errors that the status lists."""
+    notes = run.pipeline()["details"]["notes"]
+    return "\n".join(one["text"] for one in notes if one["level"] == "error")
 
 
 def idle(run: FilesRun) -> list[ServiceCompleted]:
@@ -172,11 +182,9 @@ def test_requested_service_that_fails_is_shown_and_the_run_continues(
         assert post(run.port, COMPACTION, TOKEN)[0] == 202
         until(lambda: any(isinstance(one, RequestedServiceFailed) for one in run.events))
         (tmp_path / "log").rename(log)
-        notes = [one for one in run.pipeline()["details"]["notes"] if one["level"] == "error"]
-        assert any("requested compaction" in one["text"] for one in notes)
+        until(lambda: "requested compaction" in shown_errors(run))
         run.write("b.json", row("b", 3))
         run.wait_for_batches(3)
-        assert run.pipeline()["state"] in ("running", "starting")
     assert rows(tmp_path) == {"a": 2, "b": 3}
 
 
@@ -194,7 +202,7 @@ def test_request_for_a_service_is_refused_with_the_reason(run: FilesRun) -> None
         )
         post(run.port, PAUSE, TOKEN)
         until(lambda: run.pipeline()["state"] == "paused")
-        assert run.pipeline()["runnable_services"] == []
+        until(lambda: run.pipeline()["runnable_services"] == [])
         assert post(run.port, COMPACTION, TOKEN) == (409, "not possible now; possible: nothing\n")
     assert not [one for one in services(run) if isinstance(one, CompactionCompleted)]
 
