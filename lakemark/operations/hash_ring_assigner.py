@@ -26,6 +26,7 @@ from lakemark.index.hash_ring import HashRing
 from lakemark.index.ring_files import create_ring, load_ring
 from lakemark.index.stored_rows import StoredRows
 from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -163,14 +164,26 @@ class HashRingAssigner:
         if resize is None:
             return
         sources: Counter[int] = Counter()
+        latest = self._latest_copy(path, resize)
         next_buckets = resize.ring.buckets_of(np.array(ring.largest_hashes, np.int64)).tolist()
         for number, (file_id, merged) in enumerate(zip(ring.file_ids, next_buckets, strict=True)):
             if FileGroupId(path, file_id) in resize.replaced:
                 sources[merged] += 1
+                version = latest + sources[merged]
+                name = resize.instant.requested_at
                 yield (
                     Bucket(path, number),
-                    NewBuckets(resize.ring, self.key_fields, sources[merged]),
+                    NewBuckets(name, resize.ring, self.key_fields, version),
                 )
+
+    def _latest_copy(self, path: str, resize: PendingResize) -> int:
+        """Return the newest version of the logs that commits have written for a resize; 0 if none.
+
+        The copies of a later commit must have later versions, so that readers merge them later.
+        """
+        names = (LogFileName.parse(info.name) for info in self.storage.list_folder(path)[1])
+        resized = (one for one in names if one and one.instant == resize.instant.requested_at)
+        return max((one.version for one in resized), default=0)
 
     def _check_not_replaced(self, group: FileGroupId) -> None:
         """Check that queries would read rows that are written to a file group.

@@ -1,8 +1,10 @@
 """Finds the data files of an instant, which a rollback deletes.
 
-The name of a data file contains its instant. A log of table version 6 is an exception: its name
-contains the instant of its file slice, and its blocks contain the instant that wrote them. An
-upgrade keeps such logs. Apache Hudi 1.2 and lakemark write separate logs for each commit.
+The name of a data file contains its instant. There are two exceptions, whose names contain the
+instant of their file slice, while their blocks contain the instant that wrote them: the logs of
+table version 6, which an upgrade keeps, and the copies that a commit writes to the new file groups
+of a pending resize of buckets (``lakemark.write.log_copies``). Apache Hudi 1.2 and lakemark write
+separate logs for each commit.
 """
 
 from __future__ import annotations
@@ -53,13 +55,17 @@ def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[s
     """
     storage, names_slice = context.storage, context.timeline.version.logs_name_their_slice
     may_name_slice = names_slice or was_version_6(storage)
+    resizes = {i.requested_at for i in context.timeline.load().instants if i.action in REPLACING}
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
     for info in list_own_objects(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
-        is_named = file is not None and file.name.instant in found
-        if isinstance(file, LogFile) and (names_slice or (may_name_slice and not is_named)):
+        if file is None:
+            continue
+        is_named = file.name.instant in found
+        may_be_others = not is_named and (may_name_slice or file.name.instant in resizes)
+        if isinstance(file, LogFile) and (names_slice or may_be_others):
             _find_writer(storage, info, found, context.timeline.clock)
-        elif file is not None and is_named:
+        elif is_named:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
 

@@ -2,7 +2,9 @@
 
 Queries do not read the new file groups before the resize completes. The resize rewrites only the
 rows that were stored when it was planned, so the copies contain all later changes. Each copy is the
-log of a new file group, which has no base file yet.
+log of a new file group, which has no base file yet. As in Apache Hudi, its name contains the
+instant of the resize, not that of the commit. So readers ignore it until the resize completes, and
+then it belongs to the slice that the resize created. Its blocks contain the instant of the commit.
 
 Source: ``SparkConsistentBucketDuplicateUpdateStrategy`` of Apache Hudi 1.2.0.
 """
@@ -19,7 +21,7 @@ import pyarrow as pa
 
 from lakemark.index.hash_ring import HashRing
 from lakemark.model.commit_metadata import WriteStat
-from lakemark.model.file_names import LogFileName, write_token
+from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.write.new_log_file import NewLogFile
@@ -32,12 +34,15 @@ class NewBuckets:
     """The buckets that will replace a bucket; can be pickled.
 
     Attributes:
-        ring: the ring of the partition after the pending resize.
+        resize: the requested time of the pending resize.
+        ring: the ring of the partition after it.
         key_fields: the fields of the record key, which are all hashed.
-        log_version: the version in the names of the logs. Buckets that are merged into one have
-            different versions, because each of them is written by a task of its own.
+        log_version: the version in the names of the logs, later than that of earlier copies.
+            Buckets that are merged into one have different versions, because each of them is
+            written by a task of its own.
     """
 
+    resize: str
     ring: HashRing
     key_fields: tuple[str, ...]
     log_version: int = 1
@@ -84,8 +89,10 @@ class LogCopies:
     def _file_of(self, new: NewBuckets, number: int) -> NewLogFile:
         if number not in self._files:
             group = FileGroupId(new.ring.partition_path, new.ring.file_ids[number])
-            token = write_token(task_number(group))
-            name = LogFileName(group.file_id, self._context.instant, new.log_version, token)
+            # As in version 6, the time of day makes the names of two writers' logs differ. The 1
+            # makes them differ from the files of all attempts to execute the resize.
+            token = f"{task_number(group)}-{int(self._context.instant[8:])}-1"
+            name = LogFileName(group.file_id, new.resize, new.log_version, token)
             file = NewLogFile(self._context, group, name, series=series_of_log(group, name))
             self._files[number] = self._opened.enter_context(file)
         return self._files[number]
