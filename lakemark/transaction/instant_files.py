@@ -1,10 +1,8 @@
 """Finds the data files of an instant, which a rollback deletes.
 
-The name of a data file contains its instant. There are two exceptions, whose names contain the
-instant of their file slice, while their blocks contain the instant that wrote them: the logs of
-table version 6, which an upgrade keeps, and the copies that a commit writes to the new file groups
-of a pending resize of buckets (``lakemark.write.log_copies``). Apache Hudi 1.2 and lakemark write
-separate logs for each commit.
+The name of a data file contains its instant. A log of table version 6 is an exception: its name
+contains the instant of its file slice, and its blocks contain the instant that wrote them. An
+upgrade keeps such logs. Apache Hudi 1.2 and lakemark write separate logs for each commit.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.log_writers import targets_in, writers_in
 from lakemark.model.action import REPLACING, Action
 from lakemark.model.file_names import LogFileName
-from lakemark.model.file_slice import FileGroupId, LogFile, join
+from lakemark.model.file_slice import LogFile, join
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.storage.properties_file import read_properties
@@ -55,43 +53,15 @@ def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[s
     """
     storage, names_slice = context.storage, context.timeline.version.logs_name_their_slice
     may_name_slice = names_slice or was_version_6(storage)
-    resizes = {i.requested_at for i in context.timeline.load().instants if i.action in REPLACING}
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
     for info in list_own_objects(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
-        if file is None:
-            continue
-        is_named = file.name.instant in found
-        may_be_others = not is_named and (may_name_slice or file.name.instant in resizes)
-        if isinstance(file, LogFile) and (names_slice or may_be_others):
+        is_named = file is not None and file.name.instant in found
+        if isinstance(file, LogFile) and (names_slice or (may_name_slice and not is_named)):
             _find_writer(storage, info, found, context.timeline.clock)
-        elif is_named:
+        elif file is not None and is_named:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
-
-
-def files_of_new_groups(context: TableContext, resize: str) -> list[str]:
-    """Return the paths of all files of the file groups that a resize of buckets creates.
-
-    They may contain rows of other commits, which those commits have also written to the old file
-    groups (``lakemark.write.log_copies``). If the resize is undone, readers would find these rows
-    in both. The result is empty for any other instant, and in table version 6, in which such a plan
-    is kept (``has_logs_in_slice``).
-
-    Args:
-        context: the table's context.
-        resize: the requested time of the resize.
-    """
-    if context.timeline.version.logs_name_their_slice:
-        return []
-    created = {*context.timeline.new_groups(resize)}
-    return [
-        info.path
-        for path in sorted({group.partition_path for group in created})
-        for info in context.storage.list_folder(path)[1]
-        if (file := data_file(path, info.name, info.size_bytes)) is not None
-        and FileGroupId(path, file.name.file_id) in created
-    ]
 
 
 def files_named(context: TableContext, instants: Collection[str]) -> dict[str, list[str]]:

@@ -39,8 +39,8 @@ class FileSystemView:
         clusterings: file groups in a pending clustering, each with the instant of the clustering.
             Queries read these groups until the clustering completes.
         unpublished: file groups that a pending clustering will write, each with the instant of the
-            clustering. Commits may write logs to them before that, with rows that they also write
-            to the replaced groups (``lakemark.write.log_copies``). Queries skip these file groups.
+            clustering. Writers of Apache Hudi may write logs to them before that, with rows that
+            they also write to the replaced groups. Queries skip these file groups.
         version: version of the table, which decides to which slice a log belongs.
         until: instant of a time travel view; None for the latest state.
     """

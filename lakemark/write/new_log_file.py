@@ -29,7 +29,6 @@ class NewLogFile(UnfinishedFile):
         group: FileGroupId,
         name: LogFileName,
         replaced_instants: Sequence[str] = (),
-        series: int | None = None,
     ) -> None:
         """Create the marker, and begin the file.
 
@@ -38,10 +37,9 @@ class NewLogFile(UnfinishedFile):
             group: the file group.
             name: the name of the file.
             replaced_instants: the instants of the blocks that the file replaces.
-            series: the number for the sequence numbers of the rows; None for that of the group.
         """
         self._context, self._group, self._name = context, group, name
-        self._series = series_number(group) if series is None else series
+        self._series = series_number(group)
         self._path = join(group.partition_path, str(name))
         self._rows = 0
         self._event_times = EventTimes(context.event_time_column)

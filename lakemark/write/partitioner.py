@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.index.bucket import bucket_or_file_id
-from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import PARTITION_PATH
 
@@ -61,13 +60,6 @@ def series_number(group: FileGroupId) -> int:
     text = f"{group.partition_path}/{group.file_id}"
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 1
-
-
-def series_of_log(group: FileGroupId, name: LogFileName) -> int:
-    """Return the number for the rows of a log, if a commit writes several logs to its group."""
-    if name.version == 1:
-        return series_number(group)
-    return series_number(FileGroupId(group.partition_path, f"{group.file_id}/{name.version}"))
 
 
 @dataclass(frozen=True, slots=True)

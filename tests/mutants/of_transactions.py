@@ -733,7 +733,7 @@ _MEETINGS = (
     ),
     Mutant(
         _CONFLICTS,
-        "    for planned, replaced in _clusterings(now, store, appended):\n        if planned",
+        "    for planned, replaced in _clusterings(now, store):\n        if planned",
         "    for planned, replaced in ():\n        if planned",
         "rows that are written after the plan of a clustering are lost",
         _OF_CONFLICTS,

@@ -163,9 +163,11 @@ def test_a_program_executes_the_plan_of_a_dead_writer_before_it_writes(tmp_path:
     assert _values(other) == {f"k{n}": 1 + (n >= 10) for n in range(30)}
 
 
-def test_commit_conflicts_with_the_plan_of_a_dead_process_until_it_is_executed() -> None:
-    """In later versions, the rows are written to the new buckets, too (test_copied_changes.py)."""
-    to = written(FormatVersion.V6)
+@each_version
+def test_commit_conflicts_with_the_plan_of_a_dead_process_until_it_is_executed(
+    version: FormatVersion,
+) -> None:
+    to = written(version)
     planned = abandoned(ring_writer(to.table.storage))
     with pytest.raises(ResizePlanned, match=planned.requested_at):
         commit(to, some(4))
@@ -180,7 +182,7 @@ def test_commit_conflicts_with_the_plan_of_a_dead_process_until_it_is_executed()
 
 
 def test_a_writer_waits_while_another_one_resizes(tmp_path: Path) -> None:
-    table = _created(str(tmp_path / "t"), version=6)
+    table = _created(str(tmp_path / "t"))
     table.upsert(_rows(range(20), 1))
     other = lakemark.open(tmp_path / "t", multi_writer=FAST)
     resize = request_resize(table._table, SPLIT_ALL)
