@@ -15,7 +15,7 @@ def test_the_programs_run_one_after_the_other(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     programs = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(programs) == 6
+    assert len(programs) == 7
     for program in programs:
         exec(program, {})
     assert (tmp_path / "lake/orders/.hoodie").is_dir()
