@@ -69,8 +69,8 @@ class OffsetGap:
 
 _NONE: Mapping[int, int] = {}
 
-#: The numbers of an audit that are 0 in a pipeline without transforms.
-_OF_TRANSFORMS = ("filtered", "added_rows")
+#: The numbers of an audit that are 0 in a pipeline without transforms, and without a route.
+_OPTIONAL = ("filtered", "added_rows", "elsewhere")
 
 #: The offsets ``begin`` and ``end`` of a gap.
 _Gap: TypeAlias = tuple[int, int]
@@ -333,6 +333,8 @@ class Audit:
         filtered: the number of records that the transforms dropped on purpose.
         added_rows: the number of changes that the transforms added, because they made several rows
             of one record.
+        elsewhere: the number of offsets between the records whose records belong to other tables,
+            or which have no record, if a route divides the topic.
     """
 
     offsets: int
@@ -345,13 +347,14 @@ class Audit:
     lost: int = 0
     filtered: int = 0
     added_rows: int = 0
+    elsewhere: int = 0
 
     def to_json(self) -> str:
         """Return the audit in the form in which a commit stores it.
 
-        The numbers of transforms are omitted if they are 0.
+        The numbers of transforms and routes are omitted if they are 0.
         """
-        numbers = {n: c for n, c in asdict(self).items() if c or n not in _OF_TRANSFORMS}
+        numbers = {n: c for n, c in asdict(self).items() if c or n not in _OPTIONAL}
         return json.dumps(numbers, separators=(",", ":"))
 
     def with_lost(self, ranges: Iterable[Mapping[str, object]]) -> Audit:
@@ -363,6 +366,10 @@ class Audit:
         counts = (lost["count"] for lost in ranges)
         lost = min(sum(count for count in counts if isinstance(count, int)), self.skipped)
         return replace(self, skipped=self.skipped - lost, lost=self.lost + lost)
+
+    def with_elsewhere(self, count: int) -> Audit:
+        """Count some of the skipped offsets as those of other tables' records."""
+        return replace(self, skipped=self.skipped - count, elsewhere=count)
 
     @classmethod
     def in_commit(cls, extra_metadata: Mapping[str, str]) -> Audit | None:

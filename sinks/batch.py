@@ -47,6 +47,11 @@ class Batch(ABC):
         """The offsets of each part of the batch."""
 
     @property
+    def elsewhere(self) -> int:
+        """The number of offsets whose records belong to other tables (``RoutedBatch``)."""
+        return 0
+
+    @property
     def planned_records(self) -> int:
         """The number of offsets of the batch, which is at least the number of records."""
         return sum(end - begin for begin, end in self.spans.values())
@@ -104,6 +109,19 @@ class RecordsBatch(Batch):
                 first, end = found.get(part, (begin, begin))
                 found[part] = (min(first, begin), max(end, last + 1))
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutedBatch(RecordsBatch):
+    """The records of a micro-batch that belong to one of several tables (``sinks.routed``).
+
+    Its positions are those of the table. They say nothing of the other tables' records in between.
+    """
+
+    @property
+    def elsewhere(self) -> int:
+        """See ``Batch``. The stream checks the offsets without a record, for all tables."""
+        return self.planned_records - sum(int(table.num_rows) for table in self.tables)
 
 
 def _ranges(records: pa.Table) -> Sequence[tuple[int, int, int]]:

@@ -27,8 +27,9 @@ from lakemark.transaction.conflicts import ClusteringExecuted, ReplacementPendin
 from sinks.audit import OffsetGap
 from sinks.batch import Batch
 from sinks.hudi.exchange import StreamExchange
-from sinks.hudi.sink import HudiSink
+from sinks.stream_sink import StreamSink
 from streamer.backoff import pause_after
+from streamer.batch_events import report_batch
 from streamer.config.run import RunConfig
 from streamer.events import (
     CAUGHT_UP,
@@ -37,8 +38,6 @@ from streamer.events import (
     ClusteringAwaited,
     Listener,
     OffsetsLost,
-    PartitionsChanged,
-    RecordsRejected,
     Retrying,
     RulesViolated,
     RunPaused,
@@ -46,11 +45,10 @@ from streamer.events import (
     RunStarted,
     RunStopped,
     RunStopping,
-    SchemaEvolved,
     ServiceCompleted,
 )
 from streamer.schedule import UNSHARED, GivesUp, Schedule
-from streamer.services import TableServices
+from streamer.services import StreamServices
 from streamer.sources.errors import SourceBeingWritten
 from streamer.sources.kafka_admin import ANSWER_WITHIN_S
 from streamer.sources.kafka_offsets import LostRange
@@ -121,9 +119,9 @@ class StreamLoop:
         self,
         name: str,
         source: Source,
-        sink: HudiSink,
+        sink: StreamSink,
         exchange: StreamExchange[Any],
-        services: TableServices,
+        services: StreamServices,
         config: RunConfig,
         listener: Listener,
         schedule: Schedule = UNSHARED,
@@ -299,11 +297,18 @@ class StreamLoop:
             with self._schedule.stream(self._waits_no_longer) as has_slot:
                 if has_slot:
                     self._start_from_table()
-            if self._pausing is None:
+            if self._pausing is None and not self._await_restart():
                 return
             if self._pausing is Pause.IDLE:
                 self._await_records()
             self._await_trigger()
+
+    def _await_restart(self) -> bool:
+        """Wait until the stream should start again for a part of the sink; return False if not."""
+        pause_s = self._sink.restart_due_in_s
+        if pause_s is not None:
+            self._pause(pause_s)
+        return pause_s is not None and not self._stopping.is_set()
 
     def _await_resume(self) -> bool:
         """Wait while the run should pause, without a slot; return False if it should stop."""
@@ -394,7 +399,7 @@ class StreamLoop:
 
     def _announce_start(self, start: Position, *, is_resumed: bool) -> None:
         """Emit ``RunStarted``, unless the stream only continues after a pause."""
-        url = self._sink.table.location.url
+        url = self._sink.url
         self._listener(
             RunStarted(
                 self._name,
@@ -521,6 +526,8 @@ class StreamLoop:
             if self._config.mode == "continuous":
                 has_progressed = self._totals["batches"] > batches_before
                 self._pausing = turn.find_pause(is_idle=is_idle, has_progressed=has_progressed)
+            if self._sink.restart_due_in_s == 0:
+                self._pausing = Pause.RESTART
             if self._paused.is_set():
                 self._pausing = Pause.ASKED
             elif is_idle and self._services.has_requests:  # the next start runs them
@@ -598,27 +605,8 @@ class StreamLoop:
         self._totals.update(batches=1, rows=result.rows)
         seconds = self.committed_at - planned.announced_at
         lag = self._lag()
-        self._listener(planned.written(result, seconds, lag))
-        if result.schema_changes:
-            self._listener(SchemaEvolved(batch_id, result.schema_changes))
-        if result.violations:
-            self._listener(RulesViolated(batch_id, result.violations))
-        if result.check_violations:
-            self._listener(ChecksViolated(batch_id, result.check_violations))
-        if result.partition_changes:
-            first = result.first_partition_change or "unknown"
-            self._listener(PartitionsChanged(batch_id, result.partition_changes, first))
-        if result.rejected:
-            first = result.first_reject or "unknown"
-            self._listener(
-                RecordsRejected(
-                    batch_id,
-                    result.rejected,
-                    first,
-                    self._sink.dead_letters,
-                    result.reject_counts,
-                )
-            )
+        written = planned.written(result, seconds, lag)
+        report_batch(self._listener, written, result, self._sink.dead_letters)
         self._serve_tables()
 
     def _serve_tables(self) -> None:

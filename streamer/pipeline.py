@@ -48,7 +48,7 @@ from streamer.letter_expiry import LetterExpiry
 from streamer.loop import StreamLoop
 from streamer.partition_expiry import PartitionExpiry
 from streamer.pipeline_hooks import PipelineHooks, pipeline_hooks
-from streamer.prepared_sink import PreparedSink, PreparedTable, prepare_sink
+from streamer.prepared_sink import PreparedSink, PreparedTable, prepare_letters, prepare_sink
 from streamer.requested_services import RequestedServices, RequestPolicies
 from streamer.schedule import UNSHARED
 from streamer.services import ServicePolicies, TableServices
@@ -192,25 +192,7 @@ def _assemble(
     """Open the tables of a pipeline, and build its loop; see ``build``."""
     sink, writers = open_sink(config, source, hooks.record)
     hooks.begin(writers[0].table)
-    runner = _runner(spark)
-    policies, compactor = _policies(config), _async_compactor(config, spark, listener)
-    clusterings = table_clusterings(config, writers, runner, listener)
-    of_requests = RequestPolicies(
-        policies.compaction is not None, policies.cleaning, policies.archival
-    )
-    requested = RequestedServices(writers, of_requests, runner, listener, compactor, clusterings)
-    services = TableServices(
-        writers,
-        policies,
-        runner,
-        listener,
-        compactor,
-        _partition_expiries(config, writers, runner, listener),
-        clusterings,
-        catalog_syncs(config, writers[0].table, listener),
-        hooks,
-        requested,
-    )
+    services = table_services(config, spark, writers, listener, hooks)
     loop = StreamLoop(
         config.name,
         source,
@@ -222,7 +204,53 @@ def _assemble(
         UNSHARED if process is None else process.schedule_of(config),
         paused,
     )
-    return Pipeline(loop, sink, source, [writer.table for writer in writers], requested)
+    tables = [writer.table for writer in writers]
+    return Pipeline(loop, sink, source, tables, services.requested)
+
+
+def table_services(
+    config: PipelineConfig,
+    spark: SparkSession | None,
+    writers: Sequence[TableWriter],
+    listener: Listener,
+    hooks: PipelineHooks | None = None,
+) -> TableServices:
+    """Return the table services of a pipeline.
+
+    Args:
+        config: the configuration of the pipeline.
+        spark: the session; None to execute all tasks in this process.
+        writers: the writer of the table, and that of its dead letters, if there are any.
+        listener: receives all events.
+        hooks: announce the commits; None if the pipeline has none.
+    """
+    runner = _runner(spark)
+    policies, compactor = _policies(config), _async_compactor(config, spark, listener)
+    clusterings = table_clusterings(config, writers, runner, listener)
+    of_requests = RequestPolicies(
+        policies.compaction is not None, policies.cleaning, policies.archival
+    )
+    return TableServices(
+        writers,
+        policies,
+        runner,
+        listener,
+        compactor,
+        _partition_expiries(config, writers, runner, listener),
+        clusterings,
+        catalog_syncs(config, writers[0].table, listener),
+        hooks,
+        RequestedServices(writers, of_requests, runner, listener, compactor, clusterings),
+    )
+
+
+def letter_services(
+    config: PipelineConfig, letters: TableWriter, listener: Listener
+) -> TableServices:
+    """Return the services of a dead-letter table that belongs to no table of rows."""
+    runner, retention = LocalRunner(), config.dead_letters.kept_for()
+    expiries = [] if retention is None else [LetterExpiry(letters, retention, runner, listener)]
+    return TableServices([letters], _policies(config), runner, listener, None, expiries)
 
 
 @contextmanager
@@ -500,8 +528,7 @@ def open_writers(
     )
     rejects = None
     if letters is not None:
-        of_letters = WriterSettings(DEAD_LETTER_INDEX, metadata_table=keeps_metadata(letters))
-        rejects = TableWriter(letters, LetterLayout.of(letters.properties).columns, of_letters)
+        rejects = letter_writer(letters, keeps_metadata_table=keeps_metadata(letters))
     return OpenedTables(
         rows=TableWriter(rows, converter.table_schema, settings),
         rejects=rejects,
@@ -509,6 +536,35 @@ def open_writers(
         rule=PartitionChange(config.table.partition_change),
         duplicates=Duplicates(config.table.duplicates) if config.table.inserts else None,
     )
+
+
+def letter_writer(letters: OpenTable, *, keeps_metadata_table: bool) -> TableWriter:
+    """Return the writer of a dead-letter table, which exists."""
+    settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=keeps_metadata_table)
+    return TableWriter(letters, LetterLayout.of(letters.properties).columns, settings)
+
+
+def open_letters(config: PipelineConfig, *, creates: bool) -> TableWriter | None:
+    """Open only the dead-letter table of a pipeline.
+
+    Args:
+        config: the configuration of the pipeline.
+        creates: whether the table is created if it does not exist.
+
+    Returns:
+        The writer; None if the table does not exist.
+
+    Raises:
+        HudiError: the table is not suitable.
+    """
+    prepared = prepare_letters(config)
+    if prepared.found is None and not creates:
+        return None
+    if prepared.found is not None:
+        check_conditional_puts(prepared.found.storage)
+    table = _ready(config, prepared, of_letters=True)
+    keeps = config.table.metadata_table or table.properties.names_metadata_table
+    return letter_writer(table, keeps_metadata_table=keeps)
 
 
 def _ready(

@@ -107,7 +107,7 @@ def prepare_sink(config: PipelineConfig, source: Source | None) -> PreparedSink:
         columns = columns_with(found, columns)
     check_sort_columns(config, columns)
     converter = replace(converter.for_table(columns), rules=config.rules(), checks=config.checks())
-    letters = _find_dead_letters(config) if config.dead_letters.enabled else None
+    letters = prepare_letters(config) if config.dead_letters.enabled else None
     return PreparedSink(PreparedTable(location, spec, found), letters, index, converter)
 
 
@@ -122,7 +122,12 @@ def _check_partitions(config: PipelineConfig, columns: pa.Schema) -> None:
         raise ConfigError(problems)
 
 
-def _find_dead_letters(config: PipelineConfig) -> PreparedTable:
+def prepare_letters(config: PipelineConfig) -> PreparedTable:
+    """Make all checks of the dead-letter table. Nothing is created or changed.
+
+    Raises:
+        HudiError: the table is not suitable.
+    """
     location = dead_letters_location(config)
     coordination = coordination_of(config.concurrency, of_letters=True)
     found = find_table(location, coordination=coordination)

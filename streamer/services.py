@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from lakemark.execution.runner import Runner
 from lakemark.model.action import Action
@@ -42,6 +43,41 @@ from streamer.wording import counted
 
 #: Names of work that pauses after its own failures.
 _LISTING, _PLANNING = "list pending log compactions", "plan a log compaction"
+
+
+class StreamServices(Protocol):
+    """The table services of a stream: those of one table, or of many."""
+
+    @property
+    def mutex(self) -> AbstractContextManager[object]:
+        """The lock to hold while the open tables are used."""
+        ...
+
+    @property
+    def requested(self) -> RequestedServices | None:
+        """Takes requests for services; None if it takes none."""
+        return self._requested
+
+    @property
+    def in_progress(self) -> str:
+        """The asynchronous work that runs and has not failed; "" if there is none."""
+        ...
+
+    def check(self) -> None:
+        """Raise an error if asynchronous work must end the run."""
+        ...
+
+    def end(self, within_s: float) -> bool:
+        """Stop asynchronous work; return whether a thread of it is still running."""
+        ...
+
+    def run(self, refused: str = "") -> None:
+        """Run the services that are due."""
+        ...
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Wait for asynchronous work that is behind."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

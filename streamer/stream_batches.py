@@ -33,6 +33,7 @@ from typing import Any
 from sinks.batch import Batch, BatchResult
 from sinks.hudi.collect_budget import COLLECT_BUDGET_BYTES
 from sinks.hudi.exchange import Exchange, ReadBatch
+from streamer.batch_events import batch_written
 from streamer.events import BatchWritten
 from streamer.schedule import UNSHARED, GivesUp
 from streamer.stream_failure import translate
@@ -76,24 +77,7 @@ class PlannedBatch:
         """Return the event of this batch after its commit; see ``BatchWritten``."""
         stages = {"wait": self.waited_s, "read": self.read_s}
         known_s = {name: taken_s for name, taken_s in stages.items() if taken_s is not None}
-        return BatchWritten(
-            self.id,
-            result.instant,
-            result.records,
-            rows_written=result.rows,
-            rows_deleted=result.deletes,
-            rejects=result.rejected,
-            bytes_written=result.written_bytes,
-            seconds=seconds,
-            stage_s={**known_s, **result.seconds},
-            lag=lag,
-            files_written=result.files,
-            ignored=result.ignored,
-            offsets_skipped=result.skipped,
-            rows_moved=result.moved,
-            duplicates=result.duplicates,
-            filtered=result.filtered,
-        )
+        return batch_written(self.id, result, seconds, {**known_s, **result.seconds}, lag)
 
 
 class StreamBatches:

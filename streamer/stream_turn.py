@@ -20,6 +20,8 @@ class Pause(Enum):
     ASKED = auto()
     #: The run was asked for a table service, while no batch was in progress.
     SERVICE = auto()
+    #: A part of the sink needs earlier records again (``StreamSink.restart_due_in_s``).
+    RESTART = auto()
 
 
 class StreamTurn:

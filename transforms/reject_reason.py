@@ -47,6 +47,14 @@ class RejectCode(StrEnum):
     RULE_VIOLATED = "rule_violated"
     #: The record key exists in another partition (``table.partition_change: reject``).
     OTHER_PARTITION = "other_partition"
+    #: The field or header that names the table is null or missing.
+    MISSING_ROUTE = "missing_route"
+    #: No table may have the name in this field or header.
+    INVALID_ROUTE = "invalid_route"
+    #: ``route.allow`` does not contain the name.
+    ROUTE_NOT_ALLOWED = "route_not_allowed"
+    #: The name would be that of a further table, but ``route.max_tables`` exist.
+    TOO_MANY_TABLES = "too_many_tables"
 
 
 class RejectReason(str):

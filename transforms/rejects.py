@@ -53,6 +53,7 @@ class Stage(StrEnum):
     PARTITION = "partition"
     ORDERING = "ordering"
     EXPECT = "expect"
+    ROUTE = "route"
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class BatchWriter:
                 self._reject_counter.check(written.rejected, written.records, first)
             audited = written.audit(f"batch {batch.start} to {batch.end}", batch.spans)
             lost = batch.check_source(written.read.gaps(batch.spans))
-            audited = audited.with_lost(lost)
+            audited = audited.with_elsewhere(batch.elsewhere).with_lost(lost)
             with timer.measure("commit"):
                 self._commit_rejects(written)
                 instant = self._publish(

@@ -255,6 +255,11 @@ class ReadBatch:
         self._records, self._runner = records, runner
 
     @property
+    def records(self) -> Sequence[pa.Table]:
+        """The raw records, in order of arrival."""
+        return self._records
+
+    @property
     def size_bytes(self) -> int:
         """The Arrow memory of the raw records."""
         return sum(int(table.nbytes) for table in self._records)

@@ -117,6 +117,16 @@ class HudiSink:
         return self._rows.schema
 
     @property
+    def url(self) -> str:
+        """The URL of the pipeline's table."""
+        return self.table.location.url
+
+    @property
+    def restart_due_in_s(self) -> None:
+        """None: the stream of one table starts again only after a failure."""
+        return None
+
+    @property
     def looks_up_keys(self) -> bool:
         """Whether the table has no bucket index, so that only ``DriverExchange`` can write."""
         return self._rows.settings.index is None

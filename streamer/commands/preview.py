@@ -23,8 +23,10 @@ from streamer import pipeline
 from streamer.checks.start import check_start
 from streamer.commands.dead_letters import group_letters
 from streamer.commands.table import Facts
-from streamer.config.load import load
+from streamer.config.errors import ConfigError, Problem
+from streamer.config.load import load, load_tree
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.routed_tree import has_route
 from streamer.config.secrets import build_redactor
 from streamer.continuation import find_own_progress
 from streamer.events import ignore
@@ -49,7 +51,7 @@ def execute(arguments: argparse.Namespace) -> int:
         TooManyRejects, SchemaRefused: a run would stop with this error.
         HudiError: the topic or the table is not suitable, or Spark does not start.
     """
-    config = load(arguments.pipeline, arguments.overrides)
+    config = _load(arguments)
     arguments.redacted = build_redactor(config)
     config = with_source_defaults(config)
     check_start(config, tries_stores=False)
@@ -67,6 +69,22 @@ def execute(arguments: argparse.Namespace) -> int:
     if preview.refusal is not None:
         raise preview.refusal
     return 0
+
+
+def _load(arguments: argparse.Namespace) -> PipelineConfig:
+    """Load the pipeline.
+
+    Raises:
+        ConfigError: the file is not valid, or divides its topic among many tables.
+    """
+    tree = load_tree(arguments.pipeline, arguments.overrides)
+    if has_route(tree):
+        text = (
+            "a preview shows one table, but a route divides the topic among many; remove the "
+            "section in a copy of the file, and filter the records of one table (transform)"
+        )
+        raise ConfigError([Problem("route", text)])
+    return load(arguments.pipeline, arguments.overrides)
 
 
 def _preview_topic(config: PipelineConfig, count: int) -> tuple[PreparedSink, Preview, str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Sequence
 
 from lakemark.errors import InvalidConfig
 from streamer.commands.pipeline_run import run_pipeline
 from streamer.commands.run_failures import report_bad_file, report_failures
+from streamer.config.errors import ConfigError, Problem
 from streamer.config.load import check_resolved, load_tree, validated
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.routed_tree import has_route
+from streamer.config.secrets import build_redactor
 from streamer.config.topics import has_several_topics
 from streamer.job.files import find_files
 from streamer.job.job import open_job
@@ -17,7 +21,11 @@ from streamer.job.output import job_output, print_summary
 from streamer.job.plan import JobPlan, plan_job
 from streamer.migration.run_of_job import load_pipeline_of_job, read_job
 from streamer.migration.secrets import build_job_redactor
+from streamer.routing.run import open_routed
+from streamer.routing.template import RouteTemplate
 from streamer.stopping import stop_on_signals
+
+_LOG = logging.getLogger(__name__)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -29,6 +37,7 @@ def execute(arguments: argparse.Namespace) -> int:
         InvalidConfig: a pipeline file and a job are named, or the job cannot become a pipeline that
             writes the same rows.
         PipelinesFailed: some of several pipelines failed permanently.
+        TablesSetAside: some tables of a pipeline with a route are set aside.
         HudiError: the run failed permanently.
     """
     overrides = [*arguments.overrides, *_overrides(arguments)]
@@ -41,7 +50,10 @@ def execute(arguments: argparse.Namespace) -> int:
         files = find_files(arguments.pipelines)
         config = _load_one(files, arguments.pipelines, overrides)
         plan = None if config else plan_job(files, overrides)
-    if config is not None:
+    if isinstance(config, RouteTemplate):
+        arguments.redacted = build_redactor(config.sample)
+        _run_routed(arguments, config, _ignored(arguments))
+    elif config is not None:
         run_pipeline(arguments, config, _ignored(arguments))
     elif plan is not None:
         arguments.redacted = plan.redactor()
@@ -58,8 +70,10 @@ def _ignored(arguments: argparse.Namespace) -> Sequence[str]:
 
 def _load_one(
     files: Sequence[str], named: Sequence[str], overrides: Sequence[str]
-) -> PipelineConfig | None:
+) -> PipelineConfig | RouteTemplate | None:
     """Return the pipeline if the user named one file, and it describes one pipeline.
+
+    A pipeline with a route is one pipeline, which has many tables.
 
     Raises:
         ConfigError: the file is not valid, or a secret cannot be found on this machine.
@@ -69,6 +83,11 @@ def _load_one(
     tree = load_tree(files[0], overrides)
     if has_several_topics(tree):
         return None
+    if has_route(tree):
+        template = RouteTemplate.of(tree)
+        _check_runs_whole(template)
+        check_resolved(template.sample)
+        return template
     config = validated(tree)
     check_resolved(config)
     return config
@@ -108,6 +127,38 @@ def _check_is_no_job(arguments: argparse.Namespace) -> None:
         given = "arguments after --" if arguments.job else "--source-schema"
         message = f"{given} describe a job of HoodieStreamer; name its property file with --props"
         raise InvalidConfig(message)
+
+
+def _check_runs_whole(template: RouteTemplate) -> None:
+    """Check that a run of a routed pipeline is not one of a single table.
+
+    Raises:
+        ConfigError: a table was chosen.
+    """
+    if template.route.value is not None:
+        text = "is for commands that work on one table; a run writes all of them, so remove it"
+        raise ConfigError([Problem("route.value", text)])
+
+
+def _run_routed(
+    arguments: argparse.Namespace, template: RouteTemplate, warnings: Sequence[str]
+) -> None:
+    is_json, redacted = arguments.log_format == "json", arguments.redacted
+    with (
+        stop_on_signals() as signals,
+        job_output(arguments.events, redacted, is_json=is_json) as output,
+        report_failures(output(""), arguments, signals),
+        open_routed(template, output) as run,
+    ):
+        for warning in warnings:
+            _LOG.warning("%s", warning)
+        arguments.loop = run
+        signals.watch(run.stop)
+        try:
+            run.run()
+        finally:
+            if not is_json:
+                print_summary(run.outcomes, redacted)
 
 
 def _run_several(arguments: argparse.Namespace, plan: JobPlan) -> None:

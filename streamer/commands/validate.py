@@ -12,11 +12,13 @@ from streamer.checks.start import check_locally
 from streamer.config.column_roles import partition_problems, timestamp_partition_problems
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.kafka_source import KafkaSourceConfig
-from streamer.config.load import load
+from streamer.config.load import load, load_tree
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.render import render_yaml
+from streamer.config.routed_tree import chosen_value, has_route
 from streamer.config.secrets import build_redactor
 from streamer.config.snapshot import snapshot_warnings
+from streamer.routing.template import RouteTemplate
 
 _CHECKED_WITH_SPARK = (
     "whether Spark starts with the settings of spark.conf",
@@ -31,7 +33,7 @@ def execute(arguments: argparse.Namespace) -> int:
         ConfigError: the file is not valid, or a secret cannot be found on this machine.
         InvalidConfig: the merger cannot be imported, or is not a merger.
     """
-    config = load(arguments.pipeline, arguments.overrides)
+    config = _load(arguments)
     arguments.redacted = build_redactor(config)
     problems = config.unresolved()
     if problems:
@@ -43,6 +45,16 @@ def execute(arguments: argparse.Namespace) -> int:
     sys.stdout.write(render_yaml(config))
     sys.stderr.write(arguments.redacted("".join(_summary(config, checked))))
     return 0
+
+
+def _load(arguments: argparse.Namespace) -> PipelineConfig:
+    """Load the pipeline; of a file with a route, that of all tables, unless one was chosen."""
+    tree = load_tree(arguments.pipeline, arguments.overrides)
+    if has_route(tree) and chosen_value(tree) is None:
+        template = RouteTemplate.of(tree)
+        template.route_of_records()
+        return template.shown
+    return load(arguments.pipeline, arguments.overrides)
 
 
 def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:

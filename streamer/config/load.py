@@ -19,6 +19,7 @@ from streamer.config import problems
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.masking import name_only, without_user_info
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.routed_tree import check_routed_tree, chosen_value, for_value, has_route
 from streamer.config.topics import for_topic, has_several_topics
 from streamer.config.yaml_text import InvalidYaml, parse_yaml
 from transforms.decode.envelopes.debezium import AFTER
@@ -61,7 +62,7 @@ def load_text(
         overrides: as for ``load``.
 
     Raises:
-        ConfigError: as for ``load``; or the text describes several pipelines.
+        ConfigError: as for ``load``; or the text describes several pipelines or tables.
         Retriable: the store of a file that the text names does not answer.
     """
     tree = _with_files_read(parse(text, location), location, overrides)
@@ -71,7 +72,25 @@ def load_text(
             "them: --set source.topic=NAME"
         )
         raise ConfigError([Problem("source.topic", message)])
-    return validated(tree)
+    return validated(_of_one_table(tree) if has_route(tree) else tree)
+
+
+def _of_one_table(tree: Tree) -> Tree:
+    """Return the settings of the table that a command has chosen (``route.value``).
+
+    Raises:
+        ConfigError: none was chosen, or the file is not valid.
+    """
+    value = chosen_value(tree)
+    if value is None:
+        message = (
+            "the file describes a table for each value of a field or header; name the value of "
+            "one of them: --set route.value=NAME"
+        )
+        raise ConfigError([Problem("route.value", message)])
+    if problems := check_routed_tree(tree):
+        raise ConfigError(problems)
+    return for_value(tree, value)
 
 
 def load_tree(location: str, overrides: Sequence[str] = ()) -> Tree:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, TypeAlias
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from streamer.config.partition_lifetime import (
     partition_lifetime_problems,
 )
 from streamer.config.presets import with_preset
+from streamer.config.route import RouteConfig, route_problems
 from streamer.config.run import (
     DeadLettersConfig,
     RunConfig,
@@ -73,6 +74,7 @@ class PipelineConfig(Section):
 
     source: AnySourceConfig
     snapshot: AnySnapshotConfig | None = None
+    route: RouteConfig | None = None
     decode: AnyDecodeConfig = JsonDecodeConfig()
 
     transform: Steps = ()
@@ -143,7 +145,27 @@ class PipelineConfig(Section):
             *non_blocking_problems(self.concurrency, self.table, self.partition_lifetime),
             *catalog_problems(self.catalogs),
             *hook_problems(self.hooks, self.hook_names),
+            *route_problems(self.route, self.decode, self.decode.format),
+            *self._problems_of_routes(),
         ]
+
+    def _problems_of_routes(self) -> Iterator[Problem]:
+        """Yield what a pipeline of many tables cannot have."""
+        if self.route is None:
+            return
+        if not isinstance(self.source, KafkaSourceConfig):
+            text = f"is only for pipelines that read Kafka, but source.kind is {self.source.kind}"
+            yield Problem("route", text)
+        elif self.source.ending_offsets is not None:
+            yield Problem("source.ending_offsets", "is not possible with a route; remove it")
+        if self.snapshot is not None:
+            text = "is not possible with a route; read the snapshot with a pipeline for each table"
+            yield Problem("snapshot", text)
+        if self.hooks:
+            text = "are not possible with a route; remove them, or use a pipeline for each table"
+            yield Problem("hooks", text)
+        if self.compaction.mode == "async":
+            yield Problem("compaction.mode", "async is not possible with a route; use inline")
 
     def _contradictions_of_snapshot(self, known: list[Problem]) -> list[Problem]:
         """Return the problems of the records of the snapshot that others do not have, too."""

@@ -11,6 +11,7 @@ from streamer.config.errors import ConfigError, Problem
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import Tree, load_tree, validated
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.routed_tree import has_route
 from streamer.config.secrets import build_redactor
 from streamer.config.topics import check_template, for_topic, has_several_topics
 from streamer.job.shared_settings import SharedSettings
@@ -107,6 +108,9 @@ def plan_job(files: Sequence[str], overrides: Sequence[str] = ()) -> JobPlan:
 
 def _add_file(plan: JobPlan, file: str, tree: Tree) -> list[Problem]:
     """Add the pipelines of a file; return the problems that they have with other files."""
+    if has_route(tree):
+        text = f"needs a process of its own: lakemark run {file}"
+        return [Problem(file, f"route: {text}")]
     if not has_several_topics(tree):
         return _add_pipeline(plan, file, _checked(tree))
     if problems := check_template(tree):

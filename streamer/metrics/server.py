@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
 
 from lakemark.operations.open_table import OpenTable
 from streamer.config.errors import ConfigError
@@ -14,12 +17,13 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
 from streamer.events import Event, Listener, MetricsServed
 from streamer.health import Health, Judge, SharedHealth
+from streamer.loop import StreamLoop
 from streamer.metrics.endpoint import serve
 from streamer.metrics.metric_families import MetricFamilies
 from streamer.metrics.poller import poll_in_background
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS
-from streamer.pipeline import Pipeline
+from streamer.sources.source import Source
 from streamer.status.action_token import ActionToken
 from streamer.status.control import PipelineControl
 from streamer.status.history import RunHistory
@@ -176,6 +180,39 @@ def _monitor(
     return RunMonitor(listen, served, monitored, control), health, status
 
 
+class WatchedColumns(Protocol):
+    """What a monitor reads of a sink."""
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the rows; any thread may ask for them."""
+        ...
+
+
+class WatchedRun(Protocol):
+    """What a monitor watches of a run; see ``streamer.pipeline.Pipeline``."""
+
+    @property
+    def loop(self) -> StreamLoop:
+        """The loop of the stream."""
+        ...
+
+    @property
+    def sink(self) -> WatchedColumns:
+        """The sink."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """The source."""
+        ...
+
+    @property
+    def tables(self) -> Sequence[OpenTable]:
+        """The tables of the run, if it has one table of rows."""
+        ...
+
+
 @dataclass(frozen=True)
 class _Monitored:
     """What a monitor updates, if there is an endpoint."""
@@ -184,7 +221,7 @@ class _Monitored:
     health: Health
     status: PipelineStatus
 
-    def watch(self, pipeline: Pipeline) -> dict[str, OpenTable]:
+    def watch(self, pipeline: WatchedRun) -> dict[str, OpenTable]:
         """Also report the loop and the tables of a pipeline; return the tables by name."""
         for table in pipeline.tables[:1]:
             self.metrics.use_clock(table.store.clock)
@@ -218,7 +255,7 @@ class RunMonitor:
             self._monitored.health.watch(waiting_at)
 
     @contextmanager
-    def watch(self, pipeline: Pipeline) -> Iterator[None]:
+    def watch(self, pipeline: WatchedRun) -> Iterator[None]:
         """Until the block ends, also monitor the loop, the topic and the tables of a pipeline."""
         monitored = self._monitored
         if monitored is None:

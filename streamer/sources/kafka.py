@@ -53,6 +53,9 @@ _POLL_RECORDS = "max.poll.records"
 #: The largest total size of the values from which a schema is inferred.
 _SAMPLE_BYTES = 16 << 20
 
+#: The size of a record in addition to its key and value, and a margin for somewhat longer records.
+_RECORD_OVERHEAD_BYTES = 128
+
 #: The timeout, in seconds, when the lengths of records are sampled.
 _SAMPLE_TIMEOUT_S = 2.0
 
@@ -72,6 +75,7 @@ class KafkaSource(Source):
         listener: Listener = ignore,
         *,
         keeps_keys: bool = False,
+        budget_bytes: int | None = None,
     ) -> None:
         """Create the source, which connects when it makes its first request.
 
@@ -80,13 +84,15 @@ class KafkaSource(Source):
             config: the topic, and how to read it.
             listener: receives an event if the broker refuses offsets for a consumer group.
             keeps_keys: whether to read the key of every record, which dead letters need.
+            budget_bytes: the size of a batch if each record is as long as the longest one that was
+                sampled; None for no limit.
 
         Raises:
             ConfigError: a secret of ``source.consumer`` cannot be found.
             SourceError: the connector is missing, or Kafka's client does not accept a property.
         """
         self._spark, self._config = spark, config
-        self._keeps_keys = keeps_keys
+        self._keeps_keys, self._budget_bytes = keeps_keys, budget_bytes
         self.sampled_record_bytes = 0
         self._consumer = ConsumerProperties(config)
         self._admin = KafkaAdmin(spark, self._properties, config.topic)
@@ -287,11 +293,18 @@ class KafkaSource(Source):
             # A restart before the first commit must use these offsets again, so that records that
             # are deleted in the meantime are noticed as lost.
             self._resolved = start.offsets
+        options = self._reader_options(start)  # samples the lengths of records
         reader = self._spark.readStream.format("kafka").options(
-            **self._reader_options(start),
-            maxOffsetsPerTrigger=str(self._config.max_records_per_batch),
+            **options, maxOffsetsPerTrigger=str(self._most_records())
         )
         return reader.load().select(*self._columns())
+
+    def _most_records(self) -> int:
+        """Return the largest number of offsets of a batch."""
+        most, longest = self._config.max_records_per_batch, self.sampled_record_bytes
+        if self._budget_bytes is None or not longest:
+            return most
+        return max(1, min(most, self._budget_bytes // (longest + _RECORD_OVERHEAD_BYTES)))
 
     def newest(self, count: int) -> KafkaBatch:
         """Return the newest records of the topic as a batch, which is not part of a stream.

@@ -17,6 +17,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.progress import Progress
 from lakemark.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
 from lakemark.execution.runner import LocalRunner, Result, Runner, Task
+from lakemark.operations.open_table import OpenTable
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
 from lakemark.timeline.clock import ClockBehind
@@ -388,6 +389,12 @@ class QuietSource(LosingSource):
         return Start(checkpoint or KafkaCheckpoint("orders", {0: 7}), topic_id=self.topic_id)
 
 
+def table_of(loop: StreamLoop) -> OpenTable:
+    """Return the table to which a loop writes."""
+    assert isinstance(loop._sink, HudiSink)
+    return loop._sink.table
+
+
 class RefusedStream:
     """A stream whose batch a planned clustering prevents, until another writer removes the plan.
 
@@ -396,7 +403,7 @@ class RefusedStream:
     """
 
     def __init__(self, loop: StreamLoop) -> None:
-        table = loop._sink.table
+        table = table_of(loop)
         self.planned = plan_clustering(table.storage, table.view().latest_slices()[0].group)
         self.times = 0
 
@@ -428,7 +435,7 @@ def test_planned_clustering_of_another_writer_does_not_end_a_continuous_run(
         reported.append(event)
         is_last = sum(isinstance(one, ClusteringAwaited) for one in reported) == waits
         if isinstance(event, ClusteringAwaited) and is_last:
-            roll_back_named(loop._sink.table.context, stream.planned.requested_at)
+            roll_back_named(table_of(loop).context, stream.planned.requested_at)
 
     monkeypatch.setattr(loop, "_listener", listen)
     monkeypatch.setattr(loop, "_stream", stream.run)

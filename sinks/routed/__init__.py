@@ -1,0 +1,1 @@
+"""Writes one stream to many tables."""

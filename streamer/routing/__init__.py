@@ -1,0 +1,1 @@
+"""Runs pipelines that divide one topic among many tables."""

@@ -1,0 +1,231 @@
+"""The tables that a pipeline file with a route describes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lakemark.errors import HudiError
+from lakemark.storage import StorageLocation, canonical_url
+from streamer.config.errors import ConfigError
+from streamer.config.kafka_source import KafkaSourceConfig
+from streamer.config.load import Tree, validated
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.route import RouteConfig
+from streamer.config.routed_tree import (
+    VALUE,
+    check_routed_tree,
+    for_value,
+    parent_of,
+    stream_name,
+)
+from streamer.config.run import dead_letters_path
+from transforms.reject_reason import RejectCode, RejectReason
+from transforms.routing import FieldRoute, HeaderRoute, Route
+
+#: The value with which a template is validated before its values are known.
+_SAMPLE = "sampled-value"
+
+#: The longest name of a folder, in bytes, on the usual file systems.
+_LONGEST_NAME = 255
+
+#: The values that may name a table, as far as their characters are concerned.
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+#: How much of a value a reason shows.
+_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class RouteTemplate:
+    """A pipeline file that describes a table for each value of a field or header.
+
+    Attributes:
+        sample: the pipeline of the whole topic. Its paths are those of a table that need not exist.
+    """
+
+    sample: PipelineConfig
+    _tree: Tree = field(repr=False)
+
+    @classmethod
+    def of(cls, tree: Tree) -> RouteTemplate:
+        """Validate a file.
+
+        Raises:
+            ConfigError: a setting is not valid; the error lists all problems.
+        """
+        if problems := check_routed_tree(tree):
+            raise ConfigError(problems)
+        known = {**for_value(tree, _SAMPLE), "route": tree["route"], "name": stream_name(tree)}
+        return cls(validated(known), tree)
+
+    @property
+    def route(self) -> RouteConfig:
+        """The section ``route``."""
+        assert self.sample.route is not None
+        return self.sample.route
+
+    @property
+    def shown(self) -> PipelineConfig:
+        """The pipeline of the whole topic, with the placeholder in its paths."""
+        sample = self.sample
+        table = {"path": self.path, "name": sample.table.name.replace(_SAMPLE, VALUE)}
+        letters = {"path": self._letters_template}
+        return sample.model_copy(
+            update={
+                "table": sample.table.model_copy(update=table),
+                "dead_letters": sample.dead_letters.model_copy(update=letters),
+            }
+        )
+
+    @property
+    def source(self) -> KafkaSourceConfig:
+        """The topic. The header that names the table is read, too."""
+        source, header = self.sample.kafka, self.route.header
+        if header is None:
+            return source
+        return source.model_copy(
+            update={"header_columns": {**source.header_columns, f"route by {header}": header}}
+        )
+
+    @property
+    def path(self) -> str:
+        """``table.path`` with the placeholder."""
+        return self._path_in("table").rstrip("/")
+
+    @property
+    def rule(self) -> str:
+        """The route as text. Positions that were stored with another one cannot be used."""
+        by = f"header {self.route.header}" if self.route.header else f"field {self.route.field}"
+        return f"{by} to {self.path}"
+
+    @property
+    def positions(self) -> StorageLocation:
+        """The folder of the stored positions."""
+        source = self.sample.kafka
+        name = f"{source.topic}.{source.checkpoint_id}" if source.checkpoint_id else source.topic
+        path = self.route.positions or self._in_parent(f".lakemark/{name}")
+        return replace(self.sample.table.location(), url=path)
+
+    @property
+    def letters_path(self) -> str:
+        """The path of the dead-letter table of records that belong to no table."""
+        return self.route.dead_letters or dead_letters_path(self._in_parent(self.sample.name))
+
+    def table_of(self, value: str) -> PipelineConfig:
+        """Return the pipeline of one table.
+
+        Raises:
+            ConfigError: no table may have this name.
+        """
+        return validated(for_value(self._tree, value))
+
+    def of_letters(self) -> PipelineConfig:
+        """Return a pipeline whose dead-letter table is that of records that belong to no table."""
+        letters = self.sample.dead_letters.model_copy(update={"path": self.letters_path})
+        return self.sample.model_copy(update={"dead_letters": letters})
+
+    def route_of_records(self) -> Route:
+        """Return what finds the route of each record."""
+        decode = self.sample.decode
+        ignores = decode.tombstones == "ignore"
+        if self.route.header is not None:
+            return HeaderRoute(self.route.header, ignores_tombstones=ignores)
+        assert self.route.field is not None
+        names = self.route.field.split(".")
+        type_: pa.DataType = pa.string()
+        for name in reversed(names[1:]):
+            type_ = pa.struct([(name, type_)])
+        only_route: dict[str, object] = {
+            "unknown_fields": "ignore",
+            "wider_values": "reject",
+            "rescue_column": None,
+            "aliases": {},
+        }
+        decoder = decode.model_copy(update=only_route).decoder(pa.schema([(names[0], type_)]))
+        return FieldRoute(self.route.field, decoder, ignores_tombstones=ignores)
+
+    def refuse(self, value: str) -> RejectReason | None:
+        """Return why no table may have the name of a value; None if one may."""
+        route = self.route
+        column = route.header or route.field
+        shown = repr(value[:_SHOWN]) + ("…" if len(value) > _SHOWN else "")
+        if value != route.default and not route.allows(value):
+            text = f"{shown} names the table, but route.allow does not contain it"
+            return RejectReason(RejectCode.ROUTE_NOT_ALLOWED, text, column)
+        problem = self._name_problem(value)
+        if problem is None:
+            return None
+        text = f"{shown} names the table, but no table may have this name: {problem}"
+        return RejectReason(RejectCode.INVALID_ROUTE, text, column)
+
+    def refuse_further(self, value: str) -> RejectReason:
+        """Return why a value cannot name a further table."""
+        text = (
+            f"{value[:_SHOWN]!r} would name a further table, but there are "
+            f"{self.route.max_tables} (route.max_tables)"
+        )
+        return RejectReason(RejectCode.TOO_MANY_TABLES, text, self.route.header or self.route.field)
+
+    def _name_problem(self, value: str) -> str | None:
+        """Return what is wrong with the paths that a value gives; None if nothing is."""
+        if _NAME.fullmatch(value) is None:
+            return "expected letters of ASCII, digits, '_', '.' and '-'"
+        for template in (self.path, self._letters_template):
+            for part in template.split("/"):
+                if VALUE in part and (problem := _folder_problem(part.replace(VALUE, value))):
+                    return problem
+        if self._overlaps(value):
+            return "its path is that of dead letters, or of the positions"
+        try:
+            self.table_of(value).table.location()
+        except HudiError as error:
+            return str(error)
+        return None
+
+    def _overlaps(self, value: str) -> bool:
+        path = self.path.replace(VALUE, value)
+        if self.sample.dead_letters.enabled and _may_overlap(path, self._letters_template):
+            return True
+        own = [path, self._letters_template.replace(VALUE, value)]
+        others = [canonical_url(one) for one in (self.letters_path, self.positions.url)]
+        return any(_overlap(canonical_url(one), other) for one in own for other in others)
+
+    @property
+    def _letters_template(self) -> str:
+        return (self._path_in("dead_letters") or dead_letters_path(self.path)).rstrip("/")
+
+    def _path_in(self, section: str) -> str:
+        found = self._tree.get(section)
+        return str(found.get("path", "")) if isinstance(found, Mapping) else ""
+
+    def _in_parent(self, name: str) -> str:
+        parent = parent_of(self.path)
+        return f"{parent}/{name}" if parent or self.path.startswith("/") else name
+
+
+def _folder_problem(name: str) -> str | None:
+    if name.startswith("."):
+        return "the name of a folder must not begin with a dot"
+    if len(name.encode()) > _LONGEST_NAME:
+        return f"the name of a folder may have {_LONGEST_NAME} bytes"
+    return None
+
+
+def _may_overlap(path: str, template: str) -> bool:
+    """Return whether a path is, contains or is inside a path of a template, for any value."""
+    pairs = zip(path.split("/"), template.split("/"), strict=False)
+    return all(_fits(part, pattern) for part, pattern in pairs)
+
+
+def _fits(part: str, pattern: str) -> bool:
+    expression = "[^/]+".join(map(re.escape, pattern.split(VALUE)))
+    return re.fullmatch(expression, part, re.DOTALL) is not None
+
+
+def _overlap(url: str, other: str) -> bool:
+    shorter, longer = sorted((url.rstrip("/"), other.rstrip("/")), key=len)
+    return longer == shorter or longer.startswith(f"{shorter}/")

@@ -1,0 +1,359 @@
+"""One topic, many tables: each record is once in the table that its route names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.edit import write_checkpoint
+from checkpoints.lookup import find_progress
+from lakemark.errors import Permanent, Retriable
+from lakemark.model.action import COMMITS
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation, open_storage
+from sinks.audit import Audit
+from sinks.routed.position_store import PositionsMoved, PositionStore
+from sinks.routed.sink import OtherRoute
+from streamer.events import OffsetsLost, Retrying, RunFailed
+from tests.routed_stream import TOPIC, Killed, Process, RoutedTopic, watched
+
+
+def order(number: int, kind: object = "orders") -> Mapping[str, object]:
+    return {"id": str(number), "type": kind, "n": number}
+
+
+def numbers(*some: int) -> list[str]:
+    return sorted(map(str, some))
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> RoutedTopic:
+    return RoutedTopic(tmp_path)
+
+
+def commits_of(topic: RoutedTopic, table: str) -> int:
+    opened = open_table(StorageLocation(str(topic.folder / table)))
+    return len(opened.timeline.completed(*COMMITS))
+
+
+def test_records_go_to_the_table_that_their_field_names(topic: RoutedTopic) -> None:
+    topic.send(order(0), order(1, "returns"), order(2), order(3, "returns"), order(4, "Orders"))
+    topic.run(batch_size=2)
+    assert topic.rows("orders") == numbers(0, 2)
+    assert topic.rows("returns") == numbers(1, 3)
+    assert topic.rows("Orders") == numbers(4)
+
+
+def test_records_go_to_the_table_that_their_header_names(topic: RoutedTopic) -> None:
+    topic.route = {"header": "table"}
+    topic.send(order(0), order(1), header="a")
+    topic.send(order(2), header="b")
+    topic.send(order(3))
+    topic.run()
+    assert (topic.rows("a"), topic.rows("b")) == (numbers(0, 1), numbers(2))
+    assert topic.letters() == {"missing_route": 1}
+
+
+def test_a_field_inside_an_object_names_the_table(topic: RoutedTopic) -> None:
+    topic.route = {"field": "meta.kind"}
+    topic.send({"id": "0", "meta": {"kind": "a", "other": 1}}, {"id": "1", "meta": {"kind": "b"}})
+    topic.send({"id": "2", "meta": None}, {"id": "3"}, {"id": "4", "meta": 5})
+    topic.run()
+    assert (topic.rows("a"), topic.rows("b")) == (["0"], ["1"])
+    assert topic.letters() == {"missing_route": 2, "invalid_value": 1}
+
+
+def test_a_table_without_records_in_a_batch_makes_no_commit(topic: RoutedTopic) -> None:
+    topic.send(order(0, "rare"), order(1))
+    topic.run()
+    for number in range(2, 8):
+        topic.send(order(number))
+        topic.run()
+    assert commits_of(topic, "rare") == 1
+    topic.send(order(9, "rare"))
+    topic.run()
+    assert topic.rows("rare") == numbers(0, 9)
+
+
+def test_commit_of_a_table_records_its_position_and_its_numbers(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, "orders" if n % 4 == 0 else "returns") for n in range(12)))
+    topic.run()
+    table = open_table(StorageLocation(str(topic.folder / "orders")))
+    progress = find_progress(table, table.timeline)
+    assert progress is not None
+    assert progress.checkpoint == KafkaCheckpoint(TOPIC, {0: 6, 1: 6})
+    newest = table.newest_metadata()
+    audited = Audit.in_commit(newest.extra_metadata) if newest else None
+    assert audited is not None
+    assert (audited.records, audited.written, audited.elsewhere, audited.skipped) == (3, 3, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (order(9, ".."), "invalid_route"),
+        (order(9, "a/b"), "invalid_route"),
+        (order(9, ""), "invalid_route"),
+        (order(9, "a\nb"), "invalid_route"),
+        (order(9, "a" * 256), "invalid_route"),
+        (order(9, "ä"), "invalid_route"),
+        (order(9, "orders_dead_letters"), "invalid_route"),
+        (order(9, f"{TOPIC}_dead_letters"), "invalid_route"),
+        (order(9, None), "missing_route"),
+        ({"id": "9"}, "missing_route"),
+        (order(9, 7), "invalid_value"),
+        (b"{", "invalid_message"),
+        (None, "missing_route"),
+    ],
+)
+def test_record_without_a_table_becomes_a_dead_letter_with_its_value(
+    topic: RoutedTopic, value: Mapping[str, object] | bytes | None, code: str
+) -> None:
+    topic.send(order(0), value, order(2))
+    topic.run(batch_size=1)
+    topic.run()
+    assert topic.rows("orders") == numbers(0, 2)
+    assert topic.letters() == {code: 1}
+    sent = json.dumps(value).encode() if isinstance(value, Mapping) else value
+    assert topic.rows(f"{TOPIC}_dead_letters", "value") == [sent]
+    assert topic.rows(f"{TOPIC}_dead_letters", "stage") == ["route"]
+    assert {one.name for one in topic.folder.iterdir()} == {
+        ".lakemark",
+        "orders",
+        "orders_dead_letters",
+        f"{TOPIC}_dead_letters",
+    }
+
+
+@pytest.mark.parametrize("allow", [["orders", "returns"], "orders|returns"])
+def test_values_that_are_not_allowed_become_dead_letters(topic: RoutedTopic, allow: object) -> None:
+    topic.route = {"field": "type", "allow": allow}
+    topic.send(order(0), order(1, "other"), order(2, "returns"), order(3, "orders2"))
+    topic.run()
+    assert (topic.rows("orders"), topic.rows("returns")) == (numbers(0), numbers(2))
+    assert topic.letters() == {"route_not_allowed": 2}
+
+
+def test_records_without_a_value_go_to_the_default_table(topic: RoutedTopic) -> None:
+    topic.route = {"field": "type", "default": "others", "allow": ["orders"]}
+    topic.send(order(0), order(1, None), {"id": "2"}, order(3, "others"), order(4, "returns"))
+    topic.run()
+    assert (topic.rows("orders"), topic.rows("others")) == (numbers(0), numbers(1, 2, 3))
+    assert topic.letters() == {"route_not_allowed": 1}
+
+
+def test_further_tables_than_allowed_are_never_created(topic: RoutedTopic) -> None:
+    topic.route = {"field": "type", "max_tables": 2}
+    topic.send(order(0, "a"), order(1, "b"), order(2, "c"))
+    topic.run()
+    topic.send(order(3, "c"), order(4, "a"))
+    topic.run()
+    assert (topic.rows("a"), topic.rows("b"), topic.rows("c")) == (["0", "4"], ["1"], [])
+    assert topic.letters() == {"too_many_tables": 2}
+
+
+def test_ignored_tombstones_belong_to_no_table(topic: RoutedTopic) -> None:
+    topic.settings = {"decode": {"tombstones": "ignore"}}
+    topic.send(order(0), None, None, order(1))
+    topic.run()
+    assert topic.rows("orders") == numbers(0, 1)
+    assert not topic.letters()
+
+
+def test_each_table_infers_columns_from_its_first_records_and_adds_its_own(
+    topic: RoutedTopic,
+) -> None:
+    topic.settings = {"decode": {"schema": "infer", "unknown_fields": "evolve"}}
+    topic.send({"id": "0", "type": "a", "x": 1}, {"id": "1", "type": "b", "y": "text"})
+    topic.run()
+    topic.send({"id": "2", "type": "a", "z": 2.5})
+    topic.run()
+    assert topic.rows("a", "x") == [1, None] or topic.rows("a", "z")
+    assert topic.rows("b", "y") == ["text"]
+    names = open_table(StorageLocation(str(topic.folder / "b"))).schema.names
+    assert "x" not in names
+    assert "z" not in names
+
+
+def test_failing_table_is_set_aside_and_the_others_go_on(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 3}") for n in range(9)))
+    topic.failing["t1"] = Permanent("this table is broken")
+    sink = topic.run(batch_size=1)
+    assert [*sink.set_aside] == ["t1"]
+    assert (topic.rows("t0"), topic.rows("t1"), topic.rows("t2")) == (
+        numbers(0, 3, 6),
+        [],
+        numbers(2, 5, 8),
+    )
+    assert [name for name, event in topic.events if isinstance(event, RunFailed)] == [f"{TOPIC}/t1"]
+
+
+def test_table_that_was_set_aside_catches_up_at_the_next_start(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 3}") for n in range(9)))
+    topic.failing["t1"] = Permanent("this table is broken")
+    topic.run(batch_size=1)
+    topic.send(*(order(n, f"t{n % 3}") for n in range(9, 12)))
+    topic.run()
+    commits = commits_of(topic, "t0")
+    del topic.failing["t1"]
+    sink = topic.run(batch_size=2)
+    assert not sink.set_aside
+    for number in range(3):
+        assert topic.rows(f"t{number}") == numbers(*range(number, 12, 3))
+    assert commits_of(topic, "t0") == commits
+
+
+def test_table_with_a_transient_failure_catches_up_in_the_same_run(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(10)))
+
+    class OnceBroken(dict[str, Exception]):
+        def get(self, name: str, default: object = None) -> Exception | None:  # type: ignore[override]
+            return self.pop(name, None)
+
+    topic.failing = OnceBroken({"t1": Retriable("the store does not answer")})
+    sink = topic.run(batch_size=1)
+    assert not sink.set_aside
+    assert (topic.rows("t0"), topic.rows("t1")) == (
+        numbers(*range(0, 10, 2)),
+        numbers(*range(1, 10, 2)),
+    )
+    assert [name for name, event in topic.events if isinstance(event, Retrying)] == [f"{TOPIC}/t1"]
+
+
+def test_table_that_fails_again_and_again_is_set_aside_for_the_run(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(10)))
+    topic.failing["t1"] = Retriable("the store does not answer")
+    sink = topic.run()
+    assert [*sink.set_aside] == ["t1"]
+    attempts = [event.attempt for _, event in topic.events if isinstance(event, Retrying)]
+    assert attempts == [1, 2, 3, 4]
+    assert topic.rows("t0") == numbers(*range(0, 10, 2))
+
+
+def test_table_is_not_caught_up_over_offsets_that_kafka_has_deleted(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(8)))
+    topic.failing["t1"] = Permanent("this table is broken")
+    topic.run(batch_size=1)
+    del topic.failing["t1"]
+    topic.earliest = {1: 2}
+    topic.send(order(8, "t0"), order(9, "t1"))
+    sink = topic.run()
+    assert "lost offsets 0 to 1" in str(sink.set_aside["t1"])
+    assert (topic.rows("t0"), topic.rows("t1")) == (numbers(0, 2, 4, 6, 8), [])
+
+
+@pytest.mark.parametrize("fallback", ["earliest", "latest"])
+def test_lost_offsets_of_a_table_are_skipped_by_this_table_alone(
+    topic: RoutedTopic, fallback: Literal["earliest", "latest"]
+) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(8)))
+    topic.failing["t1"] = Permanent("this table is broken")
+    topic.run(batch_size=1)
+    del topic.failing["t1"]
+    topic.earliest, topic.fallback = {1: 2}, fallback
+    topic.send(order(8, "t0"), order(9, "t0"))
+    sink = topic.run()
+    assert not sink.set_aside
+    assert topic.rows("t0") == numbers(0, 2, 4, 6, 8, 9)
+    assert topic.rows("t1") == (numbers(5, 7) if fallback == "earliest" else [])
+    lost = [event.lost for _, event in topic.events if isinstance(event, OffsetsLost)]
+    assert [(one[0]["from"], one[0]["to"]) for one in lost] == [
+        (0, 2 if fallback == "earliest" else 5)
+    ]
+
+
+def test_foreign_table_at_the_path_of_a_route_sets_only_this_table_aside(
+    topic: RoutedTopic, tmp_path: Path
+) -> None:
+    other = RoutedTopic(tmp_path, settings={"table": {"record_key": "n"}})
+    other.route = {"field": "type", "positions": str(tmp_path / "other_positions")}
+    other.send(order(100, "t1"))
+    other.run()
+    topic.send(*(order(n, f"t{n % 3}") for n in range(6)))
+    sink = topic.run()
+    assert [*sink.set_aside] == ["t1"]
+    assert (topic.rows("t0"), topic.rows("t2")) == (numbers(0, 3), numbers(2, 5))
+    shutil.rmtree(tmp_path / "t1")
+    assert not topic.run().set_aside
+    assert topic.rows("t1") == numbers(1, 4)
+
+
+def test_records_are_once_in_their_tables_wherever_a_run_dies(tmp_path: Path) -> None:
+    def sent(folder: Path) -> RoutedTopic:
+        folder.mkdir()
+        topic = RoutedTopic(folder)
+        topic.send(*(order(n, f"t{n % 3}") for n in range(6)), b"{", order(7, "t0"))
+        return topic
+
+    whole = Process()
+    with watched(whole):
+        sent(tmp_path / "whole").run(batch_size=2)
+    assert {one.split()[1] for one in whole.points} == {
+        "PositionStore.save",
+        "OpenedTable.write",
+        "LetterSink.write",
+    }
+    for point in range(len(whole.points)):
+        topic, process = sent(tmp_path / str(point)), Process(dies_at=point)
+        with watched(process), pytest.raises(Killed):
+            topic.run(batch_size=2)
+        topic.run(batch_size=3)
+        assert topic.rows("t0") == numbers(0, 3, 7), whole.points[point]
+        assert topic.rows("t1") == numbers(1, 4), whole.points[point]
+        assert topic.rows("t2") == numbers(2, 5), whole.points[point]
+        assert topic.letters() == {"invalid_message": 1}, whole.points[point]
+
+
+def test_deleted_table_is_read_again_from_the_beginning(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(6)))
+    topic.run()
+    shutil.rmtree(topic.folder / "t1")
+    topic.run(batch_size=1)
+    assert (topic.rows("t0"), topic.rows("t1")) == (numbers(0, 2, 4), numbers(1, 3, 5))
+    topic.run()
+
+
+def test_table_whose_position_an_operator_has_moved_is_read_from_there(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(8)))
+    topic.run()
+    table = open_table(StorageLocation(str(topic.folder / "t1")))
+    write_checkpoint(table, "", KafkaCheckpoint(TOPIC, {0: 4, 1: 2}))
+    topic.run()
+    assert topic.rows("t0") == numbers(0, 2, 4, 6)
+    assert topic.rows("t1") == numbers(1, 3, 5, 5, 7, 7)
+    topic.run()
+    assert topic.rows("t1") == numbers(1, 3, 5, 5, 7, 7)
+
+
+def test_two_processes_of_one_pipeline_write_no_record_twice(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(4)))
+    one = topic.open()
+    one.recover()
+    topic.run()
+    with pytest.raises(PositionsMoved, match="only once at a time"):
+        topic.write(one, topic.batch(KafkaCheckpoint(TOPIC, {0: 0, 1: 0}), 100))
+    assert (topic.rows("t0"), topic.rows("t1")) == (numbers(0, 2), numbers(1, 3))
+
+
+def test_positions_of_another_route_are_refused(topic: RoutedTopic) -> None:
+    topic.send(order(0))
+    topic.run()
+    topic.route = {"header": "table"}
+    with pytest.raises(OtherRoute, match="field type to"):
+        topic.run()
+
+
+def test_positions_do_not_grow_with_the_number_of_batches(topic: RoutedTopic) -> None:
+    topic.send(*(order(n) for n in range(12)))
+    topic.run(batch_size=1)
+    store = PositionStore(open_storage(topic.template().positions))
+    positions = store.load()
+    assert positions is not None
+    assert positions.complete == KafkaCheckpoint(TOPIC, {0: 6, 1: 6})
+    assert len([*(topic.folder / ".lakemark" / TOPIC).glob("*.json")]) == 2

@@ -1,0 +1,243 @@
+"""Finds the route of each raw record: the value that names its table; and divides a batch by it.
+
+A route is the text of a header, or that of a field of the value. Only this field is decoded here.
+The table of the record decodes the whole value later, with the columns that this table has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakemark.schema.field_path import column_at
+from transforms.decode.decode_result import Indices
+from transforms.decode.decoder import ColumnDecoder
+from transforms.raw_records import HeaderColumn
+from transforms.reject_reason import RejectCode, RejectReason
+from transforms.rejects import Rejects, Stage
+
+_NO_ROUTES = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteValues:
+    """The routes of some records.
+
+    Attributes:
+        texts: the value that names the table of each record; null if there is none.
+        reasons: why a record has no route, by its index; for null texts only. A record whose text
+            is null without a reason has a null or missing field or header.
+        ignored: the indices of the tombstones that the pipeline ignores.
+    """
+
+    texts: pa.Array
+    reasons: Mapping[int, RejectReason] = field(default_factory=dict)
+    ignored: Indices = field(default_factory=lambda: _NO_ROUTES)
+
+
+class Route(ABC):
+    """Finds the routes of records."""
+
+    @abstractmethod
+    def values(self, records: pa.Table) -> RouteValues:
+        """Return the routes of raw records (``transforms.raw_records``)."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The field or header, for reasons: ``field 'type'``."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRoute(Route):
+    """The route is the text of a header; the last one counts, if there are several.
+
+    Attributes:
+        header: the name of the header.
+        ignores_tombstones: whether the pipeline ignores records without a value.
+    """
+
+    header: str
+    ignores_tombstones: bool = False
+
+    @property
+    def name(self) -> str:
+        """See ``Route``."""
+        return f"header {self.header!r}"
+
+    def values(self, records: pa.Table) -> RouteValues:
+        """See ``Route``."""
+        indices = np.arange(records.num_rows, dtype=np.int64)
+        texts, is_broken = HeaderColumn("route", self.header).texts(records, indices)
+        reason = RejectReason(
+            RejectCode.INVALID_ROUTE, f"{self.name} names the table, but is not UTF-8", self.header
+        )
+        broken = np.flatnonzero(is_broken)
+        ignored = _tombstones(records) if self.ignores_tombstones else _NO_ROUTES
+        return RouteValues(texts, dict.fromkeys(broken.tolist(), reason), ignored)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRoute(Route):
+    """The route is a text in a field of the value.
+
+    Attributes:
+        path: the dotted name of the field.
+        decoder: decodes only this field.
+        ignores_tombstones: whether the pipeline ignores records without a value. Otherwise, they
+            have no route, because they have no fields.
+    """
+
+    path: str
+    decoder: ColumnDecoder
+    ignores_tombstones: bool = False
+
+    @property
+    def name(self) -> str:
+        """See ``Route``."""
+        return f"field {self.path!r}"
+
+    def values(self, records: pa.Table) -> RouteValues:
+        """See ``Route``."""
+        count, tombstones = records.num_rows, _tombstones(records)
+        is_value = np.ones(count, np.bool_)
+        is_value[tombstones] = False
+        indices = np.flatnonzero(is_value)
+        values = records.column("value")
+        if len(tombstones):
+            values = values.filter(pa.array(is_value))
+        decoded = self.decoder.decode(values).at(indices)
+        texts = _spread(column_at(decoded.rows, self.path), decoded.accepted, count)
+        reasons = dict(zip(decoded.rejected.tolist(), decoded.reasons, strict=True))
+        if not self.ignores_tombstones:
+            reasons |= dict.fromkeys(tombstones.tolist(), self._no_fields())
+            tombstones = _NO_ROUTES
+        return RouteValues(texts, reasons, tombstones)
+
+    def _no_fields(self) -> RejectReason:
+        text = (
+            f"the value is null (a tombstone), so it lacks {self.name}, which names the table; "
+            "route by a header, or ignore tombstones (decode.tombstones: ignore)"
+        )
+        return RejectReason(RejectCode.MISSING_ROUTE, text, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class DividedRecords:
+    """The records of a batch, divided by table.
+
+    Attributes:
+        parts: the records of each table, in order of arrival.
+        rejects: the records that belong to no table.
+        ignored: the number of ignored tombstones.
+    """
+
+    parts: Mapping[str, pa.Table]
+    rejects: Rejects
+    ignored: int
+
+
+def divide(
+    records: pa.Table,
+    route: Route,
+    refuse: Callable[[str], RejectReason | None],
+    default: str | None,
+    topic: str,
+) -> DividedRecords:
+    """Divide raw records by their route.
+
+    Args:
+        records: the records, in order of arrival.
+        route: finds the route of each record.
+        refuse: returns why no table may have this name; None if it may. It is called once for each
+            value, in order of arrival.
+        default: the table of records whose field or header is null or missing; None to reject them.
+        topic: the topic of the records.
+    """
+    found = route.values(records)
+    encoded = found.texts.dictionary_encode()
+    numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    names: list[str] = encoded.dictionary.to_pylist()
+    reasons = dict(found.reasons)
+    targets = _targets(names, refuse, numbers, reasons)
+    is_missing = _is_missing(numbers, reasons, found.ignored)
+    if default is not None:
+        targets[is_missing] = names.index(default) if default in names else len(names)
+        names = names if default in names else [*names, default]
+    else:
+        text = f"{route.name} names the table, but is null or missing; route.default names one"
+        missing = RejectReason(RejectCode.MISSING_ROUTE, text)
+        reasons |= dict.fromkeys(np.flatnonzero(is_missing).tolist(), missing)
+    rejected = np.array(sorted(reasons), np.int64)
+    listed = [reasons[index] for index in rejected.tolist()]
+    rejects = Rejects.from_records(records, rejected, listed, Stage.ROUTE, topic)
+    return DividedRecords(_parts(records, targets, names), rejects, len(found.ignored))
+
+
+def _targets(
+    names: list[str],
+    refuse: Callable[[str], RejectReason | None],
+    numbers: npt.NDArray[np.int64],
+    reasons: dict[int, RejectReason],
+) -> npt.NDArray[np.int64]:
+    """Return the number of each record's table, -1 without one; add the reasons of refused names.
+
+    Values in the texts of ignored tombstones and rejected records count as any other.
+    """
+    targets = numbers.copy()
+    for number, name in enumerate(names):
+        reason = refuse(name)
+        if reason is not None:
+            refused = numbers == number
+            targets[refused] = -1
+            reasons |= dict.fromkeys(np.flatnonzero(refused).tolist(), reason)
+    return targets
+
+
+def _is_missing(
+    numbers: npt.NDArray[np.int64], reasons: Mapping[int, RejectReason], ignored: Indices
+) -> npt.NDArray[np.bool_]:
+    is_missing: npt.NDArray[np.bool_] = numbers < 0
+    is_missing[list(reasons)] = False
+    is_missing[ignored] = False
+    return is_missing
+
+
+def _parts(
+    records: pa.Table, targets: npt.NDArray[np.int64], names: list[str]
+) -> dict[str, pa.Table]:
+    """Return the records of each table: slices of one table that is sorted by table."""
+    order = np.argsort(targets, kind="stable")
+    sorted_targets = targets[order]
+    numbers = np.unique(sorted_targets[sorted_targets >= 0])
+    if len(numbers) == 1 and sorted_targets[0] >= 0:
+        return {names[numbers[0]]: records}
+    divided = records.take(pa.array(order))
+    begins = np.searchsorted(sorted_targets, numbers, "left").tolist()
+    ends = np.searchsorted(sorted_targets, numbers, "right").tolist()
+    return {
+        names[number]: divided.slice(begin, end - begin)
+        for number, begin, end in zip(numbers.tolist(), begins, ends, strict=True)
+    }
+
+
+def _spread(texts: pa.ChunkedArray, indices: Indices, count: int) -> pa.Array:
+    """Return ``count`` texts: those given at their indices, and null elsewhere."""
+    rows = np.full(count, -1, np.int64)
+    rows[indices] = np.arange(len(indices))
+    combined = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    if isinstance(combined, pa.ChunkedArray):  # no chunk at all, or too many bytes for one
+        combined = (
+            pa.concat_arrays(combined.chunks) if combined.chunks else pa.nulls(0, pa.string())
+        )
+    return combined.cast(pa.string()).take(pa.array(rows, mask=rows < 0))
+
+
+def _tombstones(records: pa.Table) -> Indices:
+    is_null = records.column("value").is_null().to_numpy()
+    return np.flatnonzero(is_null).astype(np.int64)
