@@ -90,8 +90,9 @@ def _parse_arguments() -> argparse.Namespace:
 def _send(bootstrap: str, records: int, tables: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "log_level": 3})
     for number in range(records):
+        key = str(number % _KEYS)
         row = {
-            "id": str(number % _KEYS),
+            "id": key,
             "kind": f"kind{number % tables:03}",
             "customer": f"customer {number % 977}",
             "status": "shipped",
@@ -99,7 +100,7 @@ def _send(bootstrap: str, records: int, tables: int) -> None:
             "updated_at": number,
             "note": "left at the door of a neighbour",
         }
-        producer.produce(_TOPIC, json.dumps(row), row["id"])
+        producer.produce(_TOPIC, json.dumps(row), key)
         if number % 10_000 == 0:
             producer.poll(0)
             producer.flush()

@@ -316,7 +316,7 @@ class RoutedSink:
         timer.end("route")
         state = self._admit(state, divided.parts)
         rejected = self._write_letters(state, batch, records, divided.rejects)
-        timer.end("dead letters")
+        timer.end("letters")
         parts = self._parts(state, batch, divided.parts)
         written = dict(
             zip([one.table for one in parts], self._write_parts(batch, parts), strict=True)

@@ -78,6 +78,10 @@ def _misplaced(tree: Mapping[str, object]) -> Iterator[Problem]:
         text = f"is the name of the whole pipeline; tables are named by table.path, so omit {VALUE}"
         yield Problem("name", text)
     source = section_of(tree, "source")
+    for name in ("checkpoint_id", "commit_group"):
+        if VALUE in str(source.get(name, "")):
+            text = f"{source[name]}: the topic is read once for all tables, so omit {VALUE}"
+            yield Problem(f"source.{name}", text)
     if source.get("topics") or source.get("topic_pattern"):
         text = "a route divides one topic; write a file for each topic, with source.topic"
         yield Problem("route", text)

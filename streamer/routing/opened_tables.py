@@ -29,9 +29,6 @@ from transforms.rejects import Rejects
 class OpenedTables:
     """The tables that a run has opened. Implements ``RoutedTables``.
 
-    Attributes:
-        outcomes: what became of each table.
-
     Args:
         template: describes the tables.
         monitors: monitors the tables.
@@ -43,10 +40,15 @@ class OpenedTables:
     monitors: RunMonitors
     output: Callable[[str], Listener]
     waiting_at: Callable[[], float]
-    outcomes: list[Outcome] = field(default_factory=list)
+    _outcomes: dict[str, Outcome] = field(default_factory=dict)
     _tables: dict[str, OpenedTable] = field(default_factory=dict)
     _listeners: dict[str, Listener] = field(default_factory=dict)
     _adding: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What became of each table, in order of their names."""
+        return [one for _, one in sorted(self._outcomes.items())]
 
     def find(self, name: str) -> OpenedTable | None:
         """See ``RoutedTables``."""
@@ -96,7 +98,8 @@ class OpenedTables:
         for name, listener in self._listeners.items():
             error = failed.get(name)
             if error is not None:
-                listener(RunFailed(type(error).__name__, str(error)))
+                if not self._outcomes[name].has_failed:
+                    listener(RunFailed(type(error).__name__, str(error)))
                 continue
             table = self._tables.get(name)
             batches, rows = (table.num_batches, table.rows_written) if table else (0, 0)
@@ -118,7 +121,7 @@ class OpenedTables:
                 outcome = Outcome(config.name, config.kafka.topic, self.output(config.name))
                 monitor = self.monitors.add(config, outcome)
                 monitor.watch_wait(self.waiting_at)
-                self.outcomes.append(outcome)
+                self._outcomes[name] = outcome
                 self._listeners[name] = monitor.listener
             return self._listeners[name]
 

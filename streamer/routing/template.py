@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from lakemark.errors import HudiError
 from lakemark.storage import StorageLocation, canonical_url
-from streamer.config.errors import ConfigError
+from streamer.config.errors import ConfigError, Problem
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import Tree, validated
 from streamer.config.pipeline import PipelineConfig
@@ -60,7 +60,18 @@ class RouteTemplate:
         if problems := check_routed_tree(tree):
             raise ConfigError(problems)
         known = {**for_value(tree, _SAMPLE), "route": tree["route"], "name": stream_name(tree)}
-        return cls(validated(known), tree)
+        template = cls(validated(known), tree)
+        if problems := list(template._unsuitable_names()):
+            raise ConfigError(problems)
+        return template
+
+    def _unsuitable_names(self) -> Iterator[Problem]:
+        """Yield a problem for each name in the file that no table may have."""
+        allow, default = self.route.allow, self.route.default
+        named = [("route.allow", one) for one in (allow if isinstance(allow, tuple) else ())]
+        for setting, name in [*named, *([("route.default", default)] if default else [])]:
+            if reason := self.refuse(name):
+                yield Problem(setting, str(reason))
 
     @property
     def route(self) -> RouteConfig:

@@ -17,8 +17,9 @@ from google.protobuf import descriptor_pb2
 import lakemark
 from lakemark.config.property_page import render_page
 from streamer.cli import parser
-from streamer.config.load import load
+from streamer.config.load import load, load_tree
 from streamer.config.render import render_reference
+from streamer.config.routed_tree import has_route
 from streamer.config.topics import has_several_topics
 from streamer.job.plan import plan_job
 from streamer.loop import STOP_GRACE_S
@@ -94,7 +95,8 @@ def test_the_settings_of_hoodiestreamer_are_printed_from_the_rules() -> None:
 def test_the_examples_are_accepted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in re.findall(r"env: (\w+)", path.read_text()):
         monkeypatch.setenv(name, "value")
-    assert load(str(path), []).kafka.topic
+    routed = has_route(load_tree(str(path)))
+    assert load(str(path), ["route.value=orders"] if routed else []).kafka.topic
 
 
 def test_the_readme_shows_the_example_that_is_there() -> None:

@@ -19,10 +19,12 @@ from lakemark.errors import Retriable
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from streamer.config.load import load_tree
-from streamer.events import Event, Listener, Retrying, RunFailed
+from streamer.events import BatchWritten, Event, Listener, Retrying, RunFailed
+from streamer.routing import run as routed_run
 from streamer.routing.opened_table import OpenedTable
 from streamer.routing.run import RoutedRun, TablesSetAside, open_routed
 from streamer.routing.template import RouteTemplate
+from streamer.sources.kafka import KafkaSource
 from tests.fixtures.kafka import Kafka, Message
 from tests.routed_stream import Killed, Process, watched
 from tests.short_lived import short_lived
@@ -131,6 +133,24 @@ def test_run_that_dies_between_the_commits_of_two_tables_writes_each_record_once
     run(pipeline, spark, [])
     for kind in range(_KINDS):
         assert rows_of(tmp_path, kind) == [*range(kind, 60, _KINDS)]
+
+
+def test_long_records_are_read_in_pieces(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic(partitions=2)
+    kafka.produce(topic, orders(0, 60))
+    row = {"id": "60", "kind": "kind0", "n": 60, "note": "x" * 4_000}
+    kafka.produce(topic, [(b"60", json.dumps(row).encode())])
+    kafka.produce(topic, orders(61, 90))
+    pipeline = write_pipeline(kafka, topic, tmp_path, source={"max_records_per_batch": 1_000})
+    monkeypatch.setattr(routed_run, "collect_budget_bytes", lambda _: 2 * 20_000)
+    monkeypatch.setattr(KafkaSource, "_most_records", lambda _: 1_000)
+    events = list[tuple[str, Event]]()
+    run(pipeline, spark, events)
+    assert [isinstance(e, BatchWritten) and name == topic for name, e in events].count(True) == 1
+    for kind in range(_KINDS):
+        assert rows_of(tmp_path, kind) == [*range(kind, 90, _KINDS)]
 
 
 def test_continuous_run_catches_a_table_up_that_had_failed_for_a_while(
