@@ -103,6 +103,7 @@ class RoutedTopic:
         earliest: the first offset that each partition still has.
         topic_id: Kafka's id of the topic.
         fallback: where a table continues that needs lost offsets; None if it is set aside.
+        served: the section ``metrics``; with a port, each table has a monitor, but none is served.
     """
 
     folder: Path
@@ -114,6 +115,7 @@ class RoutedTopic:
     earliest: dict[int, int] = field(default_factory=dict)
     topic_id: str = "first"
     fallback: Fallback | None = None
+    served: MetricsConfig = field(default_factory=MetricsConfig)
 
     def __post_init__(self) -> None:
         self.partitions: list[list[tuple[bytes | None, str | None]]] = [
@@ -153,8 +155,8 @@ class RoutedTopic:
         def output(name: str) -> Listener:
             return lambda event: self.events.append((name, event))
 
-        monitors = RunMonitors(MetricsConfig(), str)
-        tables = OpenedTables(template, monitors, output, lambda: 0.0)
+        self.monitors = RunMonitors(self.served, str)
+        tables = OpenedTables(template, self.monitors, output, lambda: 0.0)
         return build_sink(template, tables, output(template.sample.name), self._find_start, 1)
 
     def run(self, sink: RoutedSink | None = None, batch_size: int = 1_000) -> RoutedSink:

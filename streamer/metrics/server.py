@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from streamer.metrics.endpoint import serve
 from streamer.metrics.metric_families import MetricFamilies
 from streamer.metrics.poller import poll_in_background
 from streamer.metrics.run_metrics import RunMetrics
-from streamer.metrics.table_shape import DEAD_LETTERS, ROWS
+from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, shape_of
 from streamer.sources.source import Source
 from streamer.status.action_token import ActionToken
 from streamer.status.control import PipelineControl
@@ -223,16 +223,29 @@ class _Monitored:
 
     def watch(self, pipeline: WatchedRun) -> dict[str, OpenTable]:
         """Also report the loop and the tables of a pipeline; return the tables by name."""
-        for table in pipeline.tables[:1]:
-            self.metrics.use_clock(table.store.clock)
         self.health.watch(lambda: pipeline.loop.waiting_at)
-        tables = dict(zip((ROWS, DEAD_LETTERS), pipeline.tables, strict=False))
+        return self.show(pipeline.tables, lambda: pipeline.sink.columns)
+
+    def show(
+        self, tables: Sequence[OpenTable], columns: Callable[[], pa.Schema]
+    ) -> dict[str, OpenTable]:
+        """Also report these tables: that of the rows, and the dead letters; return them by name."""
+        for table in tables[:1]:
+            self.metrics.use_clock(table.store.clock)
+        named = dict(zip((ROWS, DEAD_LETTERS), tables, strict=False))
         shown = [
             TableStatus(name, table, partial(self.metrics.shape_of, name))
-            for name, table in tables.items()
+            for name, table in named.items()
         ]
-        self.status.watch(tuple(shown), lambda: pipeline.sink.columns)
-        return tables
+        self.status.watch(tuple(shown), columns)
+        return named
+
+    def record(self, tables: Mapping[str, OpenTable]) -> None:
+        """Record the shapes of tables. Their views are in memory, so no storage is listed."""
+        for name, table in tables.items():
+            view = table.snapshot.loaded_view
+            if view is not None:
+                self.metrics.record_table(name, shape_of(view))
 
 
 @dataclass(frozen=True)
@@ -253,6 +266,24 @@ class RunMonitor:
         """Until ``watch`` is called, use this time as that at which the thread last waited."""
         if self._monitored is not None:
             self._monitored.health.watch(waiting_at)
+
+    def watch_tables(
+        self, tables: Sequence[OpenTable], columns: Callable[[], pa.Schema]
+    ) -> Callable[[], None]:
+        """Also report tables that have no loop of their own.
+
+        Args:
+            tables: the table of the rows, and that of the dead letters, if there is one.
+            columns: returns the columns of the rows; any thread may call it.
+
+        Returns:
+            A function that records the shapes of the tables; it is called after each commit.
+        """
+        monitored = self._monitored
+        if monitored is None:
+            return lambda: None
+        named = monitored.show(tables, columns)
+        return lambda: monitored.record(named)
 
     @contextmanager
     def watch(self, pipeline: WatchedRun) -> Iterator[None]:

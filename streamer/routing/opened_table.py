@@ -37,13 +37,19 @@ class OpenedTable:
         sink: writes to the table, and to its dead letters.
         services: the services of both.
         listener: receives the events of the table.
+        after_commit: called after each commit and its services.
     """
 
     def __init__(
-        self, config: PipelineConfig, sink: HudiSink, services: TableServices, listener: Listener
+        self,
+        config: PipelineConfig,
+        sink: HudiSink,
+        services: TableServices,
+        listener: Listener,
+        after_commit: Callable[[], None],
     ) -> None:
         self._config, self._sink, self.services = config, sink, services
-        self._listener = listener
+        self._listener, self._after_commit = listener, after_commit
         self._num_batches = self.rows_written = 0
         self._refused = ""
         self._is_announced = False
@@ -79,6 +85,7 @@ class OpenedTable:
             written = batch_written(batch_id, result, seconds, result.seconds, {})
             report_batch(self._listener, written, result, self._sink.dead_letters)
             self.services.run()
+            self._after_commit()
             return result
 
     @property

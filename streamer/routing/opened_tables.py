@@ -16,7 +16,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.config.run import RunConfig
 from streamer.events import Listener, OffsetsLost, Retrying, RunFailed, RunStopped
 from streamer.job.outcome import Outcome
-from streamer.metrics.server import RunMonitors
+from streamer.metrics.server import RunMonitor, RunMonitors
 from streamer.routing.first_records import FirstRecords
 from streamer.routing.opened_table import OpenedTable
 from streamer.routing.template import RouteTemplate
@@ -42,7 +42,7 @@ class OpenedTables:
     waiting_at: Callable[[], float]
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
     _tables: dict[str, OpenedTable] = field(default_factory=dict)
-    _listeners: dict[str, Listener] = field(default_factory=dict)
+    _monitors: dict[str, RunMonitor] = field(default_factory=dict)
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -69,7 +69,7 @@ class OpenedTables:
 
     def set_aside(self, name: str, error: Exception, attempt: int, pause_s: float | None) -> None:
         """See ``RoutedTables``."""
-        listener, kind = self._listener(name), type(error).__name__
+        listener, kind = self._monitor(name).listener, type(error).__name__
         if (table := self._tables.get(name)) is not None:
             table.note_failure()
         if pause_s is None:
@@ -82,7 +82,7 @@ class OpenedTables:
         """See ``RoutedTables``."""
         texts = [f"partition {one['partition']} lost {one['from']} to {one['to']}" for one in lost]
         topic = self.template.sample.kafka.topic
-        self._listener(name)(OffsetsLost(topic, tuple(texts), tuple(lost)))
+        self._monitor(name).listener(OffsetsLost(topic, tuple(texts), tuple(lost)))
 
     def services(self) -> Sequence[TableServices]:
         """Return the services of all open tables."""
@@ -95,7 +95,8 @@ class OpenedTables:
             reason: as for ``RunStopped``.
             failed: the tables that are set aside.
         """
-        for name, listener in self._listeners.items():
+        for name, monitor in self._monitors.items():
+            listener = monitor.listener
             error = failed.get(name)
             if error is not None:
                 if not self._outcomes[name].has_failed:
@@ -106,24 +107,29 @@ class OpenedTables:
             listener(RunStopped(reason, {}, batches, rows, 0.0))
 
     def _open(self, name: str, config: PipelineConfig, records: pa.Table) -> OpenedTable:
-        listener = self._listener(name)
+        monitor = self._monitor(name)
+        listener = monitor.listener
         source = FirstRecords(config.kafka.topic, records)
         sink, writers = pipeline.open_sink(config, source)
         services = pipeline.table_services(config, None, writers, listener)
-        table = self._tables[name] = OpenedTable(config, sink, services, listener)
+        after_commit = monitor.watch_tables(
+            [writer.table for writer in writers], lambda: sink.columns
+        )
+        table = OpenedTable(config, sink, services, listener, after_commit)
+        self._tables[name] = table
         return table
 
-    def _listener(self, name: str) -> Listener:
-        """Return the listener of a table; its monitor is added at the first call."""
+    def _monitor(self, name: str) -> RunMonitor:
+        """Return the monitor of a table, which is added at the first call."""
         with self._adding:
-            if name not in self._listeners:
+            if name not in self._monitors:
                 config = self.template.table_of(name)
                 outcome = Outcome(config.name, config.kafka.topic, self.output(config.name))
                 monitor = self.monitors.add(config, outcome)
                 monitor.watch_wait(self.waiting_at)
                 self._outcomes[name] = outcome
-                self._listeners[name] = monitor.listener
-            return self._listeners[name]
+                self._monitors[name] = monitor
+            return self._monitors[name]
 
 
 def attempts_of(run: RunConfig) -> int:

@@ -15,6 +15,7 @@ from lakemark.errors import Permanent
 from lakemark.execution.runner import LocalRunner
 from lakemark.operations.open_table import OpenTable
 from lakemark.storage import open_storage
+from lakemark.storage.probe import check_conditional_puts
 from sinks.hudi.collect import collect_budget_bytes
 from sinks.reject_limit import NO_REJECTS, RejectLimit
 from sinks.routed.exchange import RoutedExchange
@@ -213,9 +214,11 @@ def build_sink(
         threads: see ``RoutedSink``.
 
     Raises:
-        HudiError: the store of the positions cannot be opened.
+        HudiError: the store of the positions is not suitable.
     """
     config, bad = template.sample, template.sample.dead_letters
+    storage = open_storage(template.positions)
+    check_conditional_puts(storage)
     return RoutedSink(
         topic=config.kafka.topic,
         rule=template.rule,
@@ -224,7 +227,7 @@ def build_sink(
         tables=tables,
         letters=StreamLetters(template.of_letters(), listener),
         limit=RejectLimit(bad.max_share, bad.tolerated) if bad.enabled else NO_REJECTS,
-        store=PositionStore(open_storage(template.positions)),
+        store=PositionStore(storage),
         judge=partial(_judge, config.run),
         find_start=find_start,
         threads=threads,

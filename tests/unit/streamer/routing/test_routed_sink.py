@@ -21,6 +21,7 @@ from lakemark.storage import StorageLocation, open_storage
 from sinks.audit import Audit
 from sinks.routed.position_store import PositionsMoved, PositionStore
 from sinks.routed.sink import OtherRoute
+from streamer.config.metrics import MetricsConfig
 from streamer.events import OffsetsLost, Retrying, RunFailed
 from tests.routed_stream import TOPIC, Killed, Process, RoutedTopic, watched
 
@@ -155,8 +156,8 @@ def test_records_without_a_value_go_to_the_default_table(topic: RoutedTopic) -> 
     assert topic.letters() == {"route_not_allowed": 1}
 
 
-def test_further_tables_than_allowed_are_never_created(topic: RoutedTopic) -> None:
-    topic.route = {"field": "type", "max_tables": 2}
+def test_further_tables_than_allowed_are_never_created(tmp_path: Path) -> None:
+    topic = RoutedTopic(tmp_path, num_partitions=1, route={"field": "type", "max_tables": 2})
     topic.send(order(0, "a"), order(1, "b"), order(2, "c"))
     topic.run()
     topic.send(order(3, "c"), order(4, "a"))
@@ -197,6 +198,27 @@ def test_failing_table_is_set_aside_and_the_others_go_on(topic: RoutedTopic) -> 
         numbers(2, 5, 8),
     )
     assert [name for name, event in topic.events if isinstance(event, RunFailed)] == [f"{TOPIC}/t1"]
+
+
+def test_health_metrics_and_status_name_the_table_that_was_set_aside(topic: RoutedTopic) -> None:
+    topic.served = MetricsConfig(port=1)
+    topic.send(*(order(n, f"t{n % 2}") for n in range(4)))
+    topic.failing["t1"] = Permanent("this table is broken")
+    topic.run()
+    monitors = topic.monitors
+    assert f"{TOPIC}/t1: " in monitors.health.verdict().reason
+    registry = monitors.families.registry
+    running = {
+        name: registry.get_sample_value(
+            "lakemark_running", {"pipeline": f"{TOPIC}/{name}", "topic": TOPIC}
+        )
+        for name in ("t0", "t1")
+    }
+    assert running == {"t0": 1.0, "t1": 0.0}
+    shown = {one["name"]: one for one in json.loads(monitors.status.to_json(None))["pipelines"]}
+    assert shown[f"{TOPIC}/t1"]["state"] == "failed"
+    columns = shown[f"{TOPIC}/t0"]["details"]["columns"]
+    assert [one["name"] for one in columns] == ["id", "type", "n"]
 
 
 def test_table_that_was_set_aside_catches_up_at_the_next_start(topic: RoutedTopic) -> None:
