@@ -1,0 +1,84 @@
+"""Each record of a batch is in the part of its table, or among the rejects, in order of arrival."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.depth import examples
+from tests.json_stream import RECORDED_AT
+from transforms.decode.json import JsonDecoder
+from transforms.decode.schema_policy import SchemaPolicy
+from transforms.reject_reason import RejectCode, RejectReason
+from transforms.routing import FieldRoute, divide
+
+_DECODER = JsonDecoder(pa.schema([("type", pa.string())]), None, "ms", SchemaPolicy("ignore"))
+
+_VALUES = st.lists(
+    st.none()
+    | st.just(b"{")
+    | st.sampled_from(["a", "b", "refused", None, 5]).map(
+        lambda name: json.dumps({"type": name, "id": 1}).encode()
+    )
+    | st.just(b"{}"),
+    max_size=20,
+)
+
+
+def _expected(value: bytes | None, default: str | None, *, ignores: bool) -> str:
+    """Return the table of a record; the code of its reject; or "ignored"."""
+    if value is None:
+        return "ignored" if ignores else RejectCode.MISSING_ROUTE
+    if value == b"{":
+        return RejectCode.INVALID_MESSAGE
+    name = json.loads(value).get("type")
+    if name is None:
+        return default or RejectCode.MISSING_ROUTE
+    if not isinstance(name, str):
+        return RejectCode.INVALID_VALUE
+    return RejectCode.INVALID_ROUTE if name == "refused" else name
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(_VALUES, st.sampled_from([None, "a", "other", "refused"]), st.booleans())
+def test_each_record_is_in_one_part_in_order_of_arrival(
+    values: list[bytes | None], default: str | None, ignores: bool
+) -> None:
+    count = len(values)
+    records = pa.table(
+        {
+            "value": pa.array(values, pa.binary()),
+            "key": pa.nulls(count, pa.binary()),
+            "partition": pa.array([0] * count, pa.int32()),
+            "offset": pa.array(range(count), pa.int64()),
+            "timestamp": pa.array([RECORDED_AT] * count, pa.timestamp("us", "UTC")),
+        }
+    )
+
+    def refuse(name: str) -> RejectReason | None:
+        is_refused = name == "refused"
+        return RejectReason(RejectCode.INVALID_ROUTE, "refused") if is_refused else None
+
+    route = FieldRoute("type", _DECODER, ignores_tombstones=ignores)
+    divided = divide(records, route, refuse, default, "shop")
+    found: dict[int, str] = {}
+    for name, part in divided.parts.items():
+        offsets = part.column("offset").to_pylist()
+        assert offsets == sorted(offsets)
+        assert part.num_rows
+        found |= dict.fromkeys(offsets, name)
+    rows = divided.rejects.rows.to_pylist()
+    found |= {row["offset"]: row["code"] for row in rows}
+    assert all(row["value"] == values[row["offset"]] and row["stage"] == "route" for row in rows)
+    expected = {
+        offset: name
+        for offset, value in enumerate(values)
+        if (name := _expected(value, default, ignores=ignores)) != "ignored"
+    }
+    assert found == expected
+    assert divided.ignored == count - len(expected)
+    parts = sum(part.num_rows for part in divided.parts.values())
+    assert parts + len(divided.rejects) + divided.ignored == count
