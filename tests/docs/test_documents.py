@@ -18,12 +18,14 @@ import lakemark
 from lakemark.config.property_page import render_page
 from streamer.cli import parser
 from streamer.config.load import load, load_tree
+from streamer.config.pipeline import PipelineConfig
 from streamer.config.render import render_reference
 from streamer.config.routed_tree import has_route
 from streamer.config.topics import has_several_topics
 from streamer.job.plan import plan_job
 from streamer.loop import STOP_GRACE_S
 from streamer.migration.page import render_page as render_migration_page
+from streamer.routing.template import RouteTemplate
 from tests.golden.support import support
 from tests.interop.oracle import ApacheTable
 from transforms.schema_text import TYPES
@@ -95,8 +97,16 @@ def test_the_settings_of_hoodiestreamer_are_printed_from_the_rules() -> None:
 def test_the_examples_are_accepted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in re.findall(r"env: (\w+)", path.read_text()):
         monkeypatch.setenv(name, "value")
-    routed = has_route(load_tree(str(path)))
-    assert load(str(path), ["route.value=orders"] if routed else []).kafka.topic
+    assert _load(path).kafka.topic
+
+
+def _load(path: Path) -> PipelineConfig:
+    """Load a pipeline file; of one with a route, also the settings of a table."""
+    tree = load_tree(str(path))
+    if not has_route(tree):
+        return load(str(path), [])
+    assert RouteTemplate.of(tree).route
+    return load(str(path), ["route.value=orders"])
 
 
 def test_the_readme_shows_the_example_that_is_there() -> None:
@@ -223,7 +233,7 @@ def test_settings_that_a_page_shows_are_accepted(page: Path, tmp_path: Path) -> 
         if has_several_topics(part):
             plan_job([str(file)])
         else:
-            load(str(file), [])
+            _load(file)
 
 
 def _descriptors() -> bytes:
