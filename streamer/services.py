@@ -54,9 +54,9 @@ class StreamServices(Protocol):
         ...
 
     @property
-    def requested(self) -> RequestedServices | None:
-        """Takes requests for services; None if it takes none."""
-        return self._requested
+    def has_requests(self) -> bool:
+        """Whether a service was requested that has not begun."""
+        ...
 
     @property
     def in_progress(self) -> str:
@@ -150,6 +150,11 @@ class TableServices:
     def mutex(self) -> AbstractContextManager[object]:
         """The lock to hold while the open tables are used; see ``AsyncCompactor``."""
         return nullcontext() if self._compactor is None else self._compactor.mutex
+
+    @property
+    def requested(self) -> RequestedServices | None:
+        """Takes requests for services; None if there are none to request."""
+        return self._requested
 
     @property
     def has_requests(self) -> bool:

@@ -143,6 +143,11 @@ class RoutedServices:
         self.mutex = threading.Lock()
 
     @property
+    def has_requests(self) -> bool:
+        """False: the services of a routed pipeline cannot be requested."""
+        return False
+
+    @property
     def in_progress(self) -> str:
         """See ``StreamServices``."""
         return next((one.in_progress for one in self._services() if one.in_progress), "")
