@@ -23,6 +23,7 @@ from streamer.metrics.metric_families import MetricFamilies
 from streamer.metrics.poller import poll_in_background
 from streamer.metrics.run_metrics import RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, shape_of
+from streamer.requested_services import RequestedServices
 from streamer.sources.source import Source
 from streamer.status.action_token import ActionToken
 from streamer.status.control import PipelineControl
@@ -210,6 +211,11 @@ class WatchedRun(Protocol):
     @property
     def tables(self) -> Sequence[OpenTable]:
         """The tables of the run, if it has one table of rows."""
+        ...
+
+    @property
+    def requested(self) -> RequestedServices | None:
+        """Takes requests for table services; None if it takes none."""
         ...
 
 

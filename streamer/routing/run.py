@@ -34,6 +34,7 @@ from streamer.keepalive import emit_keepalives
 from streamer.loop import StreamLoop
 from streamer.metrics.server import RunMonitor, RunMonitors, monitor_runs
 from streamer.pipeline import open_session
+from streamer.requested_services import RequestedServices
 from streamer.routing.opened_table import RoutedServices
 from streamer.routing.opened_tables import OpenedTables, StreamLetters, attempts_of
 from streamer.routing.template import RouteTemplate
@@ -122,6 +123,7 @@ class _Watched:
     sink: RoutedSink
     source: KafkaSource
     tables: Sequence[OpenTable] = ()
+    requested: RequestedServices | None = None
 
 
 @contextmanager
