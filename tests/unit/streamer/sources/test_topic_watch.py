@@ -117,14 +117,19 @@ def test_secret_may_be_missing_once_it_was_read_and_may_be_replaced(
     watch: TopicWatch, tmp_path: Path
 ) -> None:
     secret = tmp_path / "password"
-    secured = {"security.protocol": "SSL", "ssl.key.password": {"file": str(secret)}}
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required username='a' password="
+    secured = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": {"file": str(secret)},
+    }
     assert not watch.of(source(**secured)).can_be_watched
-    secret.write_text("geheim")
+    secret.write_text(f"{login}'geheim';")
     topic = watch.of(source(**secured))
     assert topic.can_be_watched
     secret.unlink()
     assert topic.can_be_watched
     before = topic._cluster()
-    secret.write_text("another")
+    secret.write_text(f"{login}'another';")
     assert topic.can_be_watched
     assert topic._cluster() is not before, "the client has the new secret"
