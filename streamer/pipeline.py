@@ -66,7 +66,9 @@ from streamer.sources.source import Source
 from streamer.sources.tables.source import TableSource
 from streamer.table_setup import (
     coordination_of,
+    create_record_index,
     first_ring_count,
+    index_of_new_table,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -576,15 +578,19 @@ def _ready(
 ) -> OpenTable:
     """Return the table, which is created if it does not exist.
 
-    If the pipeline is configured without a metadata table, an existing one is dropped.
+    If the pipeline is configured without a metadata table, an existing one is dropped. A table
+    without rows gets the record index of the settings.
     """
     coordination = coordination_of(config.concurrency, of_letters=of_letters)
     found = prepared.found
-    table = found or create_table(prepared.location, prepared.spec, coordination, base_files)
+    index = None if of_letters else index_of_new_table(config)
+    table = found or create_table(prepared.location, prepared.spec, coordination, base_files, index)
     properties = table.properties
     exists = properties.names_metadata_table or properties.metadata_indexes
     if found is not None and exists and config.table.drops_metadata_table:
         drop_metadata_table(table)
+    if not of_letters:
+        create_record_index(config, table)
     return table
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
+from lakemark.metadata.index_sources import RECORD_INDEX
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.create import create_with_schema
+from lakemark.operations.create_index import create_index
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_index import (
     DEFAULT_BUCKETS,
@@ -52,6 +54,9 @@ def copy_table(
     # If keys should be unique in the whole table, they are so in the source. The commits of the
     # pipeline record this.
     RowWriter(table).bulk_insert(scan.with_columns(columns.names).to_reader())
+    if config.table.has_record_index:
+        partitioned = config.table.has_partitioned_index
+        create_index(table, RECORD_INDEX.partition, partitioned=partitioned)
     write_checkpoint(table, "", checkpoint)
     return table
 

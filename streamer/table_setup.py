@@ -17,6 +17,7 @@ from lakemark.index.partition_buckets import load_partition_buckets
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.merge.custom.load import load_merger
 from lakemark.metadata.index_definition import is_partitioned, read_definitions
+from lakemark.metadata.index_sources import RECORD_INDEX
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
@@ -24,10 +25,13 @@ from lakemark.operations.cluster import check_no_buckets, check_sortable
 from lakemark.operations.compact_logs import check_logs_compactable
 from lakemark.operations.coordination import Coordination
 from lakemark.operations.create import check_empty
+from lakemark.operations.create_index import create_index
 from lakemark.operations.non_blocking import check_non_blocking
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.operations.overwrite import check_replaces_partitions
 from lakemark.operations.table_index import (
+    IndexKind,
+    NewIndex,
     check_moves,
     has_bucket_index,
     has_global_keys,
@@ -173,6 +177,12 @@ def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex |
         if table is not None and not is_new:
             _check_has_rings(table)
         return None
+    if (
+        table is not None
+        and settings.index == "bucket"
+        and not (is_new or _has_partition_buckets(table) or has_bucket_index(table, buckets))
+    ):
+        raise not_bucketed(table, "table.index: bucket")
     if table is not None and not is_new and _has_partition_buckets(table):
         if settings.needs_lookup_index:
             raise _needs_lookup(settings, table, "a bucket index")
@@ -227,7 +237,7 @@ def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:
     if settings.moves_rows:
         check_moves(table)
         return
-    is_decided = set(settings.partition_columns) <= set(settings.record_key)
+    is_decided = settings.decides_partition
     may_double = settings.inserts and settings.duplicates == "allow"
     if (is_decided and not may_double) or table.first_ring_count is not None:
         return
@@ -252,6 +262,54 @@ def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:
             "old partition (hoodie.record.index.update.partition.path=false of Apache Hudi)"
         )
     raise InvalidConfig(message)
+
+
+def _check_record_index(config: PipelineConfig, table: OpenTable) -> None:
+    """Check that a table with rows has the record index that the settings demand.
+
+    Raises:
+        InvalidConfig: it has none, or one whose keys are unique elsewhere.
+    """
+    settings, url = config.table, table.location.url
+    if not settings.has_record_index:
+        return
+    create = f"lakemark table index create {url} record_index --run"
+    if settings.has_partitioned_index:
+        create = create.replace("--run", "--partitioned --run")
+    if not has_record_index(table.properties):
+        message = (
+            f"table {url} has no record index, but table.index is {settings.index}; create it "
+            f"({create}), or remove table.index"
+        )
+        raise InvalidConfig(message)
+    if _is_partitioned(table) is not settings.has_partitioned_index:
+        where = "a partition" if _is_partitioned(table) else "the whole table"
+        message = (
+            f"the record index of table {url} has keys that are unique in {where}, but table.index "
+            f"is {settings.index}; remove table.index, or replace the index: lakemark table index "
+            f"drop {url} record_index --run, then {create}"
+        )
+        raise InvalidConfig(message)
+
+
+def index_of_new_table(config: PipelineConfig) -> NewIndex | None:
+    """Return the index that a new table records before its first commit; None for buckets."""
+    return NewIndex(IndexKind.LOOKUP, None) if config.table.needs_lookup_index else None
+
+
+def create_record_index(config: PipelineConfig, table: OpenTable) -> None:
+    """Give a table without rows the record index that the settings demand, unless it has it.
+
+    Args:
+        config: the pipeline.
+        table: the table, which is checked. A table with rows is left as it is.
+
+    Raises:
+        HudiError: the index cannot be created.
+    """
+    if config.table.has_record_index and table.schema is None:
+        partitioned = config.table.has_partitioned_index
+        create_index(table, RECORD_INDEX.partition, partitioned=partitioned)
 
 
 def has_partitioned_record_index(config: PipelineConfig, table: OpenTable) -> bool:
@@ -317,6 +375,7 @@ def check_existing_table(
     check_partition_lifetime(table, config.partition_lifetime)
     check_log_compaction(config, table)
     if index is None and table.schema is not None:
+        _check_record_index(config, table)
         check_unique_keys(config, table)
     dropping = config.table.drops_metadata_table
     return check_table(table, spec, index, columns, policy, drops_metadata_table=dropping)
@@ -432,7 +491,7 @@ def check_clustering(
         message = (
             "clustering.enabled: true, but the new table would get a bucket index, whose rows must "
             "stay in their buckets; remove clustering, or create a table without buckets "
-            "(table.operation: insert, or table.partition_change: move)"
+            "(table.index: lookup)"
         )
         raise InvalidConfig(message)
 
@@ -475,7 +534,9 @@ def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:
 
 
 def _needs_lookup(settings: TableConfig, table: OpenTable, index: str) -> InvalidConfig:
-    setting = "partition_change: move" if settings.moves_rows else "operation: insert"
+    setting = f"index: {settings.index}"
+    if settings.moves_rows or settings.inserts:
+        setting = "partition_change: move" if settings.moves_rows else "operation: insert"
     return InvalidConfig(
         f"table {table.location.url} has {index}, but table.{setting} needs a table whose keys are "
         "looked up; remove the setting, or write to a new table"

@@ -33,6 +33,7 @@ def create_table(
     spec: TableSpec,
     coordination: Coordination | None = None,
     base_files: ParquetSettings = PARQUET_DEFAULTS,
+    index: NewIndex | None = None,
 ) -> OpenTable:
     """Create an empty table at a location. Raises what ``create_on`` raises.
 
@@ -41,11 +42,14 @@ def create_table(
         spec: the settings of the table.
         coordination: see ``open_table``.
         base_files: see ``open_table``.
+        index: see ``create_on``.
     """
     storage = open_storage(location)
     coordination = coordination or Coordination()
     lock, multi_writer = coordination.lock_of(storage), coordination.multi_writer
-    return create_on(storage, spec, lock=lock, multi_writer=multi_writer, base_files=base_files)
+    return create_on(
+        storage, spec, index=index, lock=lock, multi_writer=multi_writer, base_files=base_files
+    )
 
 
 def create_on(

@@ -112,8 +112,8 @@ def _check_may_have_locations(table: OpenTable) -> None:
         message = (
             f"table {table.location.url} has {kind}, so that writers find keys without a record "
             "index, and Apache Hudi would not add all keys to it; no record index is created. A "
-            "record index needs a table with a lookup index: one that a pipeline with "
-            "table.partition_change: move or lakemark.create(…, index='lookup') has created"
+            "record index needs a table with a lookup index: one that a pipeline with table.index: "
+            "lookup or lakemark.create(…, index='lookup') has created"
         )
         raise Unsupported(message)
 

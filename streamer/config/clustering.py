@@ -144,9 +144,10 @@ def _buckets(table: TableConfig) -> Iterator[Problem]:
             "buckets instead"
         )
         yield Problem(setting, text)
-    elif table.given_buckets is not None:
+    elif table.given_buckets is not None or table.index == "bucket":
+        name = "table.index: bucket" if table.given_buckets is None else "table.buckets"
         text = (
-            "true cannot be combined with table.buckets, because a clustering would move the rows "
+            f"true cannot be combined with {name}, because a clustering would move the rows "
             "of a bucket; remove one of them"
         )
         yield Problem(setting, text)

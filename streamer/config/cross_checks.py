@@ -68,7 +68,10 @@ def find_contradictions(
         *_moves(table),
         *_inserts(table),
         *_automatic_keys(table),
+        *_index_of_buckets(table),
         *_consistent_hashing(table),
+        *_lookups(table),
+        *_record_index(table),
         *_meta_columns(table),
         *_metadata_table(table),
         *_no_dead_letters(table, dead_letters),
@@ -422,6 +425,67 @@ def _automatic_keys(table: TableConfig) -> Iterator[Problem]:
             "store automatic record keys; remove one of them"
         )
         yield Problem("table.meta_columns", text)
+
+
+def _index_of_buckets(table: TableConfig) -> Iterator[Problem]:
+    """Yield a problem if rows must not stay in buckets, but the index is one of buckets."""
+    if table.index == "bucket" and table.needs_lookup_index:
+        other = "partition_change: move" if table.moves_rows else "operation: insert"
+        text = f"bucket cannot be combined with table.{other}; use index: lookup"
+        yield Problem("table.index", text)
+
+
+def _lookups(table: TableConfig) -> Iterator[Problem]:
+    """Yield problems of settings that need buckets, in a table whose keys are looked up."""
+    if table.index != "lookup" and not table.has_record_index:
+        return
+    if table.given_buckets is not None and not (table.moves_rows or table.inserts):
+        text = f"has no effect with table.index: {table.index}; remove it"
+        yield Problem("table.buckets", text)
+    if table.partition_change in ("count", "reject"):
+        text = (
+            f"{table.index} cannot be combined with table.partition_change: "
+            f"{table.partition_change}, which needs a bucket index; use partition_change: move, or "
+            "remove one of them"
+        )
+        yield Problem("table.index", text)
+
+
+def _record_index(table: TableConfig) -> Iterator[Problem]:
+    """Yield problems of settings with which the keys of a record index would not be unique."""
+    if not table.has_record_index:
+        return
+    setting, name = "table.index", table.index
+    if table.drops_metadata_table:
+        other = "drop_metadata_table: true" if table.metadata_table else "metadata_table: false"
+        text = f"{name} is a part of the metadata table, but table.{other}; remove one of them"
+        yield Problem(setting, text)
+    if not table.meta_columns:
+        text = f"{name} cannot be combined with table.meta_columns: false; remove one of them"
+        yield Problem(setting, text)
+    if table.has_automatic_keys:
+        return  # each key is new
+    if table.inserts and table.duplicates == "allow":
+        text = (
+            f"{name} has one row of each key, but table.operation: insert may add several; use "
+            "duplicates: drop, or index: lookup"
+        )
+        yield Problem(setting, text)
+    if table.has_partitioned_index:
+        if table.moves_rows:
+            text = (
+                f"{name} does not show whether another partition has a key, so that rows do not "
+                "move; use record_index, or remove table.partition_change: move"
+            )
+            yield Problem(setting, text)
+    elif not table.decides_partition and not table.moves_rows:
+        remedy = (
+            "use partitioned_record_index"
+            if table.inserts
+            else "set table.partition_change: move, or use partitioned_record_index"
+        )
+        text = f"{name} has one row of each key in the whole table, so rows must move; {remedy}"
+        yield Problem(setting, text)
 
 
 def _consistent_hashing(table: TableConfig) -> Iterator[Problem]:

@@ -49,7 +49,7 @@ def _table_problems(table: TableConfig) -> Iterator[Problem]:
         yield _contradiction("operation", table.operation, "it needs upsert")
     if table.moves_rows:
         yield _contradiction("partition_change", table.partition_change, "it needs buckets")
-    if table.index != "bucket":
+    if table.index not in (None, "bucket"):
         yield _contradiction("index", table.index, "it needs a fixed number of buckets")
     if table.cdc != "none":
         yield _contradiction("cdc", table.cdc, "change data depends on the stored rows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -19,6 +19,13 @@ from lakemark.timeline.zone import parse_zone
 from streamer.config import settings
 from streamer.config.section import Columns, Location, Section, is_location
 from streamer.config.settings import Settings
+
+#: Indexes of which the metadata table has the file group of each record key.
+RECORD_INDEXES = ("record_index", "partitioned_record_index")
+
+IndexName: TypeAlias = Literal[
+    "bucket", "consistent_hashing", "lookup", "record_index", "partitioned_record_index"
+]
 
 _MODES = {setting_text(mode): mode for mode in MergeMode}
 _PARTIAL_UPDATES = {setting_text(mode): mode for mode in PartialUpdateMode}
@@ -147,13 +154,18 @@ class TableConfig(Section):
     on the local disk, relative to the folder of the pipeline file. Only for ``merge_mode:
     custom``."""
 
-    index: Literal["bucket", "consistent_hashing"] = "bucket"
-    """The index of a new table, by which the hash of a record key decides its file group.
-    ``bucket``: each partition has a fixed number of buckets. ``consistent_hashing``: the pipeline
-    splits buckets when they become large, and merges small ones (``bucket_resizing``), so that
-    ``buckets`` need not fit the size of the table. The driver then writes every batch. An existing
-    table keeps its index. See [Tables with consistent
-    hashing](writing_foreign_tables.md#tables-with-consistent-hashing)."""
+    index: IndexName | None = None
+    """The index of a new table, which decides the file group of a record key. ``bucket``: by the
+    hash of the key; each partition has a fixed number of buckets. ``consistent_hashing``: by the
+    hash, too, but the pipeline splits buckets when they become large, and merges small ones
+    (``bucket_resizing``), so that ``buckets`` need not fit the size of the table. ``lookup``: keys
+    are looked up in the files, which have a target size. ``record_index``: the metadata table has
+    the file group of each key, and a key is unique in the whole table, so a partitioned table needs
+    ``partition_change: move``. ``partitioned_record_index``: the same for each partition. The
+    driver writes every batch, except with ``bucket``. An existing table keeps its index, so the
+    pipeline does not start if it has another one. Default: ``bucket`` for a new table, or
+    ``lookup`` with ``partition_change: move`` or ``operation: insert``. See [Which
+    index](indexes.md)."""
 
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
     """The number of buckets, which are file groups, in each partition. It cannot change once the
@@ -253,7 +265,22 @@ class TableConfig(Section):
     @property
     def needs_lookup_index(self) -> bool:
         """Whether the table must not have buckets, which decide the file group of a key."""
-        return self.moves_rows or self.inserts
+        return self.moves_rows or self.inserts or self.index in ("lookup", *RECORD_INDEXES)
+
+    @property
+    def has_record_index(self) -> bool:
+        """Whether the table must have a record index, which a new table gets at first."""
+        return self.index in RECORD_INDEXES
+
+    @property
+    def has_partitioned_index(self) -> bool:
+        """Whether the keys of the record index are unique only within a partition."""
+        return self.index == "partitioned_record_index"
+
+    @property
+    def decides_partition(self) -> bool:
+        """Whether the record key alone decides the partition, so that no row changes it."""
+        return set(self.partition_columns) <= set(self.record_key)
 
     @property
     def given_buckets(self) -> int | None:

@@ -21,6 +21,20 @@ _PARTITION = "hoodie.datasource.write.partitionpath.field"
 _DEFAULT_COUNT = 256
 
 _LOCAL = ("", "SIMPLE", "BLOOM", "RECORD_LEVEL_INDEX")
+_METADATA = "hoodie.metadata.enable"
+#: For each record index: the property that lets writers build it, and the index of a pipeline. As
+#: long as it is not built, a writer of Apache Hudi looks keys up in the files.
+_BUILT = {
+    "RECORD_INDEX": ("hoodie.metadata.global.record.level.index.enable", "record_index"),
+    "GLOBAL_RECORD_LEVEL_INDEX": (
+        "hoodie.metadata.global.record.level.index.enable",
+        "record_index",
+    ),
+    "RECORD_LEVEL_INDEX": (
+        "hoodie.metadata.record.level.index.enable",
+        "partitioned_record_index",
+    ),
+}
 _RECORD_INDEXES = ("RECORD_INDEX", "GLOBAL_RECORD_LEVEL_INDEX")
 #: For each index of the whole table: the property that decides whether rows move to another
 #: partition, and its default.
@@ -38,14 +52,13 @@ def convert_index(job: Job) -> Iterator[Outcome]:
         yield from _buckets(job)
     else:
         yield from _harmless(job.named(_ENGINE, _COUNT, _HASHED, _SPLIT, _MERGE), "BUCKET")
-        if kind in _GLOBAL:
-            yield from _moves(job, kind)
-        elif kind in _LOCAL:
-            reason = "the table has no buckets, and lakemark looks up keys as its files demand"
-            yield from (Harmless((name,), reason) for name in job.named(_TYPE))
+        if kind in (*_GLOBAL, *_LOCAL):
+            yield _without_buckets(job, kind)
         else:
             remedy = f"{shown(_TYPE, kind)}: lakemark has no such index"
             yield Missing((_TYPE,), remedy, True)
+        if kind in _GLOBAL:
+            yield from _moves(job, kind)
     moved = _GLOBAL[kind][0] if kind in _GLOBAL else ""
     others = {name for name, _ in _GLOBAL.values()} - {moved}
     yield from _harmless(job.named(*sorted(others)), "another type")
@@ -54,6 +67,18 @@ def convert_index(job: Job) -> Iterator[Outcome]:
 def _harmless(names: tuple[str, ...], kind: str) -> Iterator[Outcome]:
     if names:
         yield Harmless(names, f"it belongs to indexes of {kind}")
+
+
+def _without_buckets(job: Job, kind: str) -> Outcome:
+    """Return the index of a table whose keys are looked up."""
+    enable, name = _BUILT.get(kind, ("", ""))
+    is_built = (
+        enable != "" and job.get(enable).lower() == job.get(_METADATA, "true").lower() == "true"
+    )
+    if is_built and not inserts(job):
+        return Sets("table.index", name, job.named(_TYPE, enable))
+    comment = "" if job.has(_TYPE) else "The default of Apache Hudi looks up keys, too."
+    return Sets("table.index", "lookup", job.named(_TYPE), comment)
 
 
 def _moves(job: Job, kind: str) -> Iterator[Outcome]:

@@ -252,9 +252,10 @@ INDEX_RULES = (
         "hoodie.index.type",
         Combined(
             "`BUCKET` becomes `table.buckets`, and with the engine `CONSISTENT_HASHING` "
-            "`table.index: consistent_hashing`; `GLOBAL_SIMPLE`, `GLOBAL_BLOOM` and record indexes "
-            "become `table.partition_change: move` if the table is partitioned; for other indexes "
-            "nothing is set"
+            "`table.index: consistent_hashing`; a record index that the job builds becomes "
+            "`table.index: record_index` or `partitioned_record_index`; other indexes, and the "
+            "default, become `table.index: lookup`; indexes of the whole table (`GLOBAL_…`, "
+            "`RECORD_INDEX`) also become `table.partition_change: move` if the table is partitioned"
         ),
     ),
     Rule(

@@ -520,7 +520,7 @@ def test_a_table_with_buckets_gets_bloom_filters_but_no_record_index() -> None:
     make(storage)
     to = writer(storage)
     commit(to, [Row("a", 1, 1)])
-    with pytest.raises(Unsupported, match=r"has a bucket index, .* table.partition_change: move"):
+    with pytest.raises(Unsupported, match=r"has a bucket index, .* table.index: lookup"):
         create_index(to.table, RECORD_INDEX)
     create_index(to.table, BLOOM_FILTERS)
     commit(to, [Row("a", 2, 2), Row("b", 2, 2)])

@@ -386,7 +386,7 @@ def test_contradicting_settings_are_refused(
 
 
 def test_start_refuses_tables_with_buckets_and_unknown_columns(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"table\.operation: insert"):
+    with pytest.raises(InvalidConfig, match=r"table\.index: lookup"):
         Run(config(tmp_path, {"enabled": True}, {}))
     assert not (tmp_path / "rows").exists()
     Run(config(tmp_path, {}, {})).write("a")

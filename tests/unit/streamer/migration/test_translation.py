@@ -189,8 +189,43 @@ BECOMES: list[tuple[dict[str, str], dict[str, str | None], dict[str, Any]]] = [
         {},
         {"table.index": "consistent_hashing", "bucket_resizing.split_above_bytes": 150_000_000},
     ),
-    ({"hoodie.index.type": "GLOBAL_SIMPLE"}, {}, {"table.partition_change": "move"}),
-    ({"hoodie.index.type": "RECORD_INDEX"}, {}, {"table.partition_change": "move"}),
+    ({}, {}, {"table.index": "lookup"}),
+    ({"hoodie.index.type": "BLOOM"}, {}, {"table.index": "lookup"}),
+    (
+        {"hoodie.index.type": "GLOBAL_SIMPLE"},
+        {},
+        {"table.index": "lookup", "table.partition_change": "move"},
+    ),
+    (
+        {"hoodie.index.type": "RECORD_INDEX"},
+        {},
+        {"table.index": "lookup", "table.partition_change": "move"},
+    ),
+    (
+        {
+            "hoodie.index.type": "RECORD_INDEX",
+            "hoodie.metadata.record.index.enable": "true",
+            "hoodie.record.index.update.partition.path": "true",
+        },
+        {},
+        {"table.index": "record_index", "table.partition_change": "move"},
+    ),
+    (
+        {
+            "hoodie.index.type": "RECORD_LEVEL_INDEX",
+            "hoodie.metadata.record.level.index.enable": "true",
+        },
+        {},
+        {"table.index": "partitioned_record_index"},
+    ),
+    (
+        {
+            "hoodie.index.type": "RECORD_INDEX",
+            "hoodie.metadata.global.record.level.index.enable": "true",
+        },
+        {"op": "INSERT"},
+        {"table.index": "lookup", "table.operation": "insert"},
+    ),
     (
         {"hoodie.compact.inline.max.delta.commits": "3"},
         {"disable_compaction": ""},
