@@ -43,9 +43,8 @@ class CredentialsFile:
     def __init__(self, path: str, profile: str = _DEFAULT_PROFILE) -> None:
         self._path, self._profile = os.path.expanduser(path), profile
         self._lock = Lock()
-        self._version: object = None
+        self._version = self._find_version()  # first, so that a later change is noticed
         self._keys = self._read()
-        self._version = self._find_version()
 
     def __call__(self) -> S3Credential:
         """Return the current keys. While the file cannot be read, these are the former ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,23 @@ def test_keys_that_the_store_does_not_know_are_reported_without_the_secret(
     with pytest.raises(InvalidConfig, match="check the credentials") as refused:
         storage.read("a")
     assert SECRET not in str(refused.value)
+
+
+def test_file_that_is_replaced_right_after_it_was_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, read = tmp_path / "credentials", CredentialsFile._read
+    write_keys(file, "AKIAFIRST")
+
+    def read_and_replace(self: CredentialsFile) -> Mapping[str, str]:
+        keys = read(self)
+        write_keys(file, "AKIASECOND")
+        return keys
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CredentialsFile, "_read", read_and_replace)
+        found = CredentialsFile(str(file))
+    assert found()["access_key_id"] == "AKIASECOND"
 
 
 def test_a_section_and_a_session_token_are_read(tmp_path: Path) -> None:
