@@ -96,6 +96,7 @@ class KafkaSource(Source):
         self.sampled_record_bytes = 0
         self._consumer = ConsumerProperties(config)
         self._admin = KafkaAdmin(spark, self._properties, config.topic)
+        self._admin_is_former = False  # whether it has secrets that were replaced
         group = config.commit_group
         self._group = None if group is None else GroupOffsets(self._admin, group, listener)
         self._is_first = False
@@ -134,7 +135,7 @@ class KafkaSource(Source):
             EndingPassed, EndingNotReached: see ``start_rules.check_ending``.
             SourceError: the topic cannot be read; see the subclasses.
         """
-        if self._consumer.has_changed:
+        if self._consumer.has_changed or self._admin_is_former:
             self._connect_again()
         found_id = self._admin.topic_id()
         is_recreated = start_rules.is_recreated(topic_id, found_id)
@@ -385,11 +386,13 @@ class KafkaSource(Source):
             ConfigError: a secret cannot be found.
             SourceError: Kafka's client does not accept a property.
         """
+        self._admin_is_former = True
         self._consumer.refresh()
         former, self._admin = (
             self._admin,
             KafkaAdmin(self._spark, self._properties, self._config.topic),
         )
+        self._admin_is_former = False
         if self._group is not None:
             self._group.use(self._admin)
         if self._gap_peek is not None:

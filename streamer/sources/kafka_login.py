@@ -52,6 +52,13 @@ MSK_MODULE: Final = f"{_MSK}.IAMLoginModule"
 MSK_HANDLER: Final = f"{_MSK}.IAMClientCallbackHandler"
 MSK_COORDINATE: Final = "software.amazon.msk:aws-msk-iam-auth:2.3.2"
 
+#: Kafka's Java client waits for ever for an endpoint that accepts connections and does not answer,
+#: unless these are set.
+_ANSWER_WITHIN: Final = {
+    "sasl.login.connect.timeout.ms": "10000",
+    "sasl.login.read.timeout.ms": "10000",
+}
+
 _EXTENSION = re.compile(r"([A-Za-z]+)=([^,]*)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -100,6 +107,7 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
         return dict(properties)
     kept = {name: text for name, text in properties.items() if name not in OIDC_PROPERTIES}
     return {
+        **_ANSWER_WITHIN,
         **kept,
         _ENDPOINT: properties[_ENDPOINT],
         _LOGIN_HANDLER: _HANDLER,

@@ -173,6 +173,30 @@ def test_token_endpoint_that_fails_is_asked_again(
         endpoint.is_failing = False
 
 
+def test_secret_that_is_replaced_while_the_endpoint_fails_is_used_at_the_next_start(
+    secured_kafka: SecuredKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    endpoint, file = secured_kafka.endpoint, tmp_path / "secret"
+    file.write_text(endpoint.secret)
+    consumer = with_tokens(secured_kafka, {"file": str(file)})
+    consumer |= {"sasl.login.retry.backoff.ms": "1", "sasl.login.retry.backoff.max.ms": "10"}
+    topic = secured_kafka.kafka.create_topic()
+    config = configured(secured_kafka, tmp_path, topic, consumer)
+    with KafkaSource(spark, config.kafka) as source:
+        source.start(None)
+        former, former_secret = source._admin, endpoint.secret
+        file.write_text("an0ther-s3cr3t-of-client")
+        endpoint.is_failing, endpoint.secret = True, "an0ther-s3cr3t-of-client"
+        try:
+            with pytest.raises(BrokerUnreachable, match="the token endpoint gave no token"):
+                source.start(None)
+            endpoint.is_failing = False
+            source.start(None)
+            assert source._admin is not former, "it would log in with the former secret"
+        finally:
+            endpoint.is_failing, endpoint.secret = False, former_secret
+
+
 def test_password_that_is_replaced_in_its_file_is_used_by_the_running_pipeline(
     secured_kafka: SecuredKafka, spark: SparkSession, tmp_path: Path
 ) -> None:

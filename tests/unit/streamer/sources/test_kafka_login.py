@@ -45,6 +45,8 @@ def test_login_by_oidc_is_translated_for_java() -> None:
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.token.endpoint.url": "https://login.example.com/token",
+        "sasl.login.connect.timeout.ms": "10000",
+        "sasl.login.read.timeout.ms": "10000",
         "sasl.login.callback.handler.class": f"{oauth}.OAuthBearerLoginCallbackHandler",
         "sasl.jaas.config": (
             f'{oauth}.OAuthBearerLoginModule required clientId="lakemark" '
@@ -98,6 +100,12 @@ def test_login_with_the_properties_of_the_java_client_is_accepted() -> None:
         client_settings("h:1", {"security.protocol": "SASL_SSL", **given})
 
 
+def test_wait_for_the_token_endpoint_may_be_set() -> None:
+    """By default it is limited, although Kafka's Java client would wait for ever."""
+    own = {"sasl.login.connect.timeout.ms": "500", "sasl.login.read.timeout.ms": "500"}
+    assert java_properties({**OIDC, **own}).items() >= own.items()
+
+
 def test_secret_of_two_lines_is_refused_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLIENT_SECRET", "fir5t\nsec0nd")
     given = source({**OIDC, "sasl.oauthbearer.client.secret": {"env": "CLIENT_SECRET"}})
@@ -125,7 +133,8 @@ def test_login_by_iam_is_translated_for_java() -> None:
 def test_login_by_iam_signs_tokens_for_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "v3ry-s3cr3t")
-    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
     found = client_settings(BROKERS, MSK)
     assert found["sasl.mechanism"] == "OAUTHBEARER"
     token, expires_at = found["oauth_cb"](None)
