@@ -79,7 +79,8 @@ class SparkShares:
 
     def __init__(self, rows: DataFrame, sort: SortMode | None, tasks: object = None) -> None:
         self._rows, self._sort, self._tasks = rows.drop(*META_COLUMNS), sort, tasks
-        self._is_cached, self._is_persisted = rows.is_cached, False
+        level = rows.storageLevel  # also of rows that another object or the catalog has persisted
+        self._is_cached, self._is_persisted = level.useMemory or level.useDisk, False
 
     def close(self) -> None:
         """Drop the rows that were persisted."""

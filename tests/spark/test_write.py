@@ -274,3 +274,16 @@ def test_rows_that_were_read_from_a_table_can_be_written(
     assert stored(copy) == stored(table)
     assert write(read.where("region = 'r0'"), copy, "delete").deletes == 4
     assert replace(write(read.limit(0), copy), skipped=0) == WriteResult(), "there are no rows"
+
+
+def test_rows_that_were_persisted_stay_persisted(spark: SparkSession, tmp_path: Path) -> None:
+    table = KINDS[3].create(tmp_path / "orders")
+    frame(spark, rows(numbered(range(5), 1))).createOrReplaceTempView("persisted_orders")
+    spark.catalog.cacheTable("persisted_orders")
+    try:
+        for _ in range(2):
+            assert write(spark.table("persisted_orders"), table).upserts == 5
+            assert spark.catalog.isCached("persisted_orders")
+    finally:
+        spark.catalog.uncacheTable("persisted_orders")
+        spark.catalog.dropTempView("persisted_orders")
