@@ -41,14 +41,15 @@ class RowMethods(TableFacade):
         The commit that the block makes records the number of the batch. If a commit of the table
         already records this number or a later one of the stream, the methods that write do nothing,
         and return a result whose ``repeats`` names that commit. The batches of a stream must have
-        ascending numbers, and the rows of a batch must be written by one call.
+        ascending numbers, and the rows of a batch must be written by one call: a second one in the
+        block is refused, because a repetition would skip it, too.
 
         Args:
             stream: the name of the stream. Streams with different names are independent.
             number: the number of the batch, from 0 on.
 
         Raises:
-            InvalidConfig: an argument is wrong, or the block makes a second commit.
+            InvalidConfig: an argument is wrong, or the block writes a second time.
         """
         with self._rows.in_batch(StreamBatch.of(stream, number)):
             yield

@@ -68,7 +68,7 @@ class CommitAttempts:
         self._records_first_index = records_first_index
         self._has_recovered = False
         self._batch: StreamBatch | None = None
-        self._has_committed_batch = False
+        self._has_written_batch = False
 
     @contextmanager
     def in_batch(self, batch: StreamBatch) -> Iterator[None]:
@@ -80,7 +80,7 @@ class CommitAttempts:
         if self._batch is not None:
             message = f"{batch} begins before the end of {self._batch}; write one after the other"
             raise InvalidConfig(message)
-        self._batch, self._has_committed_batch = batch, False
+        self._batch, self._has_written_batch = batch, False
         try:
             yield
         finally:
@@ -98,24 +98,27 @@ class CommitAttempts:
 
         Raises:
             WriteConflict, MetadataTableBehind: every attempt failed with this error.
-            InvalidConfig: the batch of a stream has been committed by this object.
+            InvalidConfig: an earlier call has written the batch of a stream, or has found it.
             HudiError: see ``TableWriter.commit``, and what ``write`` raises.
         """
         self.recover()
         try:
             self._check_new_batch()
-            return self._run(write, operation, even_without_files)
+            result = self._run(write, operation, even_without_files)
         except BatchRepeated as repeated:
-            return WriteResult(repeats=repeated.instant)
+            result = WriteResult(repeats=repeated.instant)
+        self._has_written_batch = self._batch is not None
+        return result
 
     def _check_new_batch(self) -> None:
         """Check that no commit contains the batch."""
         if self._batch is None:
             return
-        if self._has_committed_batch:
+        if self._has_written_batch:  # a repetition would skip this part, although it is not stored
             message = (
-                f"{self._batch} is already in a commit, and a batch is one commit; write its rows "
-                "with one call, or number the parts of a batch as streams of their own"
+                f"{self._batch} is written by an earlier call of the block, and a batch is one "
+                "commit; write its rows with one call, or number the parts of a batch as streams "
+                "of their own"
             )
             raise InvalidConfig(message)
         table = self._writer.table
@@ -174,7 +177,6 @@ class CommitAttempts:
                 files, self._carried, self._check, operation=operation, replaced=replaced
             )
             self._records_first_index = False
-            self._has_committed_batch = True
         except WriteConflict:
             self._writer.abandon()  # roll back before the next attempt; an error here is raised
             raise

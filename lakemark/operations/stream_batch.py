@@ -52,6 +52,9 @@ class StreamBatch:
             raise InvalidConfig(message)
         return cls(stream, number)
 
+    def __str__(self) -> str:
+        return f"batch {self.number} of stream {self.stream!r}"
+
     def extra_metadata(self) -> dict[str, str]:
         """Return the extra metadata of the commit that contains the batch."""
         return {BATCH_KEY: json.dumps({self.stream: str(self.number)}, separators=(",", ":"))}
@@ -102,7 +105,7 @@ def _number_in(extra_metadata: Mapping[str, str], stream: str) -> int | None:
     try:
         recorded = json.loads(extra_metadata.get(BATCH_KEY, "{}"))
         return int(recorded[stream])
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
 
 

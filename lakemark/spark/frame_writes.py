@@ -7,6 +7,7 @@ the executors.
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,6 +33,11 @@ from lakemark.write.sorted_runs import SortMode
 
 #: The property of a thread that contains the id of the streaming query that it executes.
 _QUERY_ID = "sql.streaming.queryId"
+
+#: The property of a thread that contains the id of the run of a streaming query.
+_RUN_ID = "spark.jobGroup.id"
+
+_LOG = logging.getLogger(__name__)
 
 
 class SparkOperation(StrEnum):
@@ -139,15 +145,56 @@ def foreach_batch(
         **options: as for ``write``.
 
     Raises:
-        InvalidConfig: an option is wrong. The function raises what ``write`` raises.
+        InvalidConfig: an option is wrong. The function raises what ``write`` raises; and this error
+            if another function has written the same batch of the stream to the same table.
     """
     prepared = _Write.of(operation, options)
 
     def write_batch(rows: DataFrame, number: int) -> None:
-        with table.batch(_query_id(rows) if stream is None else stream, number):
-            prepared.run(rows, table)
+        name = _query_id(rows) if stream is None else stream
+        _check_only_writer(rows, table, name, number, prepared)
+        with table.batch(name, number):
+            result = prepared.run(rows, table)
+        if result.repeats is not None:
+            _LOG.warning(
+                "batch %d of stream %r was not written to table %s, because commit %s contains it "
+                "or a later batch; if the query has a new checkpoint, give the stream another name",
+                number,
+                name,
+                table.location,
+                result.repeats,
+            )
 
     return write_batch
+
+
+#: For each table and stream: the run of its query, the batch that was written last, and by what.
+_last_written: dict[tuple[str, str], tuple[str, int, _Write]] = {}
+
+
+def _check_only_writer(
+    rows: DataFrame, table: Table, stream: str, number: int, writer: _Write
+) -> None:
+    """Check that no other function writes the batch in this run of the query.
+
+    The second one would find the record of the first one, and write nothing.
+
+    Raises:
+        InvalidConfig: another function has begun to write the batch.
+    """
+    run = rows.sparkSession.sparkContext.getLocalProperty(_RUN_ID)
+    if run is None:
+        return
+    key, written = (table.location, stream), (run, number, writer)
+    *batch, former = _last_written.get(key, written)
+    if batch == [run, number] and former is not writer:
+        message = (
+            f"two functions of foreach_batch write batch {number} of stream {stream!r} to table "
+            f"{table.location}, and a batch is one commit; pass stream=… to name each part of the "
+            "batch as a stream of its own"
+        )
+        raise InvalidConfig(message)
+    _last_written[key] = written
 
 
 @dataclass(frozen=True, slots=True)

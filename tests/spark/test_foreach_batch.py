@@ -99,13 +99,49 @@ def test_each_batch_is_written_once_although_every_run_fails(
 
 
 def test_a_named_stream_skips_what_another_checkpoint_wrote(
-    spark: SparkSession, tmp_path: Path, table: lakemark.Table, source: Path
+    spark: SparkSession,
+    tmp_path: Path,
+    table: lakemark.Table,
+    source: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     frame, write = files_of(spark, str(source)), foreach_batch(table, "insert", stream="orders")
     run(frame, write, tmp_path / "checkpoint")
+    assert not caplog.messages
     add_file(source, 3)
     run(frame, write, tmp_path / "other")
     assert stored(table) == ["k0", "k1", "k2", "k3"]
+    skipped = [one for one in caplog.messages if "give the stream another name" in one]
+    assert [one.partition(" of stream 'orders' was not written")[0] for one in skipped] == [
+        "batch 0",
+        "batch 1",
+        "batch 2",
+    ]
+
+
+def test_two_functions_do_not_write_one_batch_to_one_table(
+    spark: SparkSession, tmp_path: Path, table: lakemark.Table, source: Path
+) -> None:
+    """The second one would skip its rows, because the first one has recorded the batch."""
+    frame = files_of(spark, str(source))
+
+    def write_both(rows: DataFrame, number: int) -> None:
+        foreach_batch(table, "insert")(rows, number)
+        foreach_batch(table, "upsert")(rows.selectExpr("concat('x', id) as id", *more), number)
+
+    more = ["region", "ts", "v"]
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="two functions of foreach_batch write"):
+            run(frame, write_both, tmp_path / "checkpoint")
+    assert stored(table) == ["k0"]
+
+    def write_parts(rows: DataFrame, number: int) -> None:
+        foreach_batch(table, "insert", stream="plain")(rows, number)
+        other = rows.selectExpr("concat('x', id) as id", *more)
+        foreach_batch(table, "insert", stream="x")(other, number)
+
+    run(frame, write_parts, tmp_path / "other")
+    assert stored(table) == ["k0", "k0", "k1", "k2", "xk0", "xk1", "xk2"]
 
 
 def test_a_function_outside_of_a_query_needs_the_name_of_the_stream(

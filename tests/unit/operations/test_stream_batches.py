@@ -103,12 +103,13 @@ def test_two_writers_of_one_stream_write_a_batch_once(
 
 
 def test_a_batch_is_one_commit(tmp_path: Path) -> None:
+    """A second call is refused, also when the first one finds that the batch is repeated."""
     table = create(str(tmp_path / "orders"))
-    with table.batch("orders", 0):
-        table.upsert(rows())
-        table.upsert(rows(("a", "r", 1, 1)))
-        with pytest.raises(InvalidConfig, match="a batch is one commit"):
-            table.upsert(rows(("b", "r", 1, 1)))
+    for _ in range(2):
+        with table.batch("orders", 0):
+            table.upsert(rows(("a", "r", 1, 1)))
+            with pytest.raises(InvalidConfig, match="a batch is one commit"):
+                table.upsert(rows(("b", "r", 1, 1)))
     assert values(table) == {"a": 1}
     with (
         table.batch("orders", 1),
@@ -116,6 +117,10 @@ def test_a_batch_is_one_commit(tmp_path: Path) -> None:
         table.batch("orders", 2),
     ):
         pass
+    with table.batch("orders", 1):
+        table.upsert(rows())
+        with pytest.raises(InvalidConfig, match="batch 1 of stream 'orders' is written by"):
+            table.upsert(rows(("b", "r", 1, 1)))
     wrong: list[tuple[Any, Any]] = [("", 1), ("orders", -1), ("orders", True), (3, 1), ("o", "1")]
     for stream, number in wrong:
         with (
