@@ -78,7 +78,10 @@ class CommitAttempts:
             InvalidConfig: the block is in another such block.
         """
         if self._batch is not None:
-            message = f"{batch} begins before the end of {self._batch}; write one after the other"
+            message = (
+                f"{batch} begins before the end of {self._batch}; write one after the other, or "
+                "open a table object for each stream"
+            )
             raise InvalidConfig(message)
         self._batch, self._has_written_batch = batch, False
         try:
