@@ -82,7 +82,11 @@ def with_new_columns(table: pa.Schema, rows: pa.Schema, table_url: str) -> pa.Sc
         if name not in table.names and is_reserved(name):
             message = f"column {name!r} cannot be added: names that begin with _hoodie_ are Hudi's"
             raise InvalidConfig(message)
-    return check_columns(unite_schemas(table, plain, table_url))
+    columns = [
+        field if field.name in table.names else field.with_type(_with_nullable_parts(field.type))
+        for field in plain
+    ]
+    return check_columns(unite_schemas(table, pa.schema(columns), table_url))
 
 
 def check_fixed_types(
@@ -415,6 +419,26 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(kind):
         return pa.binary()
+    return kind
+
+
+def _with_nullable_parts(kind: pa.DataType) -> pa.DataType:
+    """Return a type whose fields and elements may be null.
+
+    The stored rows and later rows without the column have null in it, and so in its parts, which
+    may be declared not null in the rows at hand. Spark writes columns in the same way
+    (``asNullable``).
+    """
+
+    def relaxed(field: pa.Field) -> pa.Field:
+        return field.with_type(_with_nullable_parts(field.type)).with_nullable(True)
+
+    if pa.types.is_struct(kind):
+        return pa.struct([relaxed(field) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(relaxed(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, relaxed(kind.item_field))
     return kind
 
 
