@@ -117,7 +117,9 @@ def test_secret_may_be_missing_once_it_was_read_and_may_be_replaced(
     watch: TopicWatch, tmp_path: Path
 ) -> None:
     secret = tmp_path / "password"
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required username='a' password="
+    login = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required username='a' password="
+    )
     secured = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
