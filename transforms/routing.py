@@ -189,13 +189,16 @@ def _targets(
 
     Values in the texts of ignored tombstones and rejected records count as any other.
     """
-    targets = numbers.copy()
+    refused = dict[int, RejectReason]()
     for number, name in enumerate(names):
-        reason = refuse(name)
-        if reason is not None:
-            refused = numbers == number
-            targets[refused] = -1
-            reasons |= dict.fromkeys(np.flatnonzero(refused).tolist(), reason)
+        if (reason := refuse(name)) is not None:
+            refused[number] = reason
+    is_refused = np.zeros(len(names) + 1, np.bool_)  # the last one is that of the number -1
+    is_refused[list(refused)] = True
+    rows, targets = np.flatnonzero(is_refused[numbers]), numbers.copy()
+    targets[rows] = -1
+    pairs = zip(rows.tolist(), numbers[rows].tolist(), strict=True)
+    reasons |= {row: refused[number] for row, number in pairs}
     return targets
 
 

@@ -1,8 +1,9 @@
 """Keeps the positions of a routed pipeline, next to its tables.
 
 Each version is an object of its own, whose name is its number. Objects are created and never
-replaced, so if two processes write the same number, exactly one of them succeeds. The version
-before the newest one is kept: a power failure may lose an object that was just created.
+replaced, so if two processes write the same number, exactly one of them succeeds. A process that
+is several numbers behind could create one that was deleted since, so it looks for larger ones. The
+version before the newest one is kept: a power failure may lose an object that was just created.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class PositionStore:
         """Write the next version. It survives a power failure once this method has returned.
 
         Raises:
-            PositionsMoved: another process has written this version.
+            PositionsMoved: another process has written this version, or a later one.
         """
         facts = {**json.loads(positions.to_json()), "writer": self._writer}
         try:
@@ -76,9 +77,13 @@ class PositionStore:
             self._storage.create(_path(self._number + 1), data)
         except AlreadyExists:
             raise PositionsMoved(self.url) from None
+        numbers = self._numbers()
+        if max(numbers, default=0) > self._number + 1:
+            self._storage.delete([_path(self._number + 1)])
+            raise PositionsMoved(self.url)
         self._storage.make_durable()
         self._number += 1
-        self._storage.delete([_path(number) for number in (self._number - 2,) if number > 0])
+        self._storage.delete([_path(number) for number in numbers if number < self._number - 1])
 
     def _numbers(self) -> list[int]:
         _, objects = self._storage.list_folder("")

@@ -466,7 +466,8 @@ class RoutedSink:
         table = self._tables.create(name, records[name])
         own = table.recover()
         self._open[name] = table
-        if name not in self._reached:  # otherwise the start of the stream has found no table
+        # if the start of the stream has found no table, another process may have created it since
+        if own is not None or name not in self._reached:
             self._reached[name] = self._position_of(name, state, own)
 
     def _position_of_letters(self) -> KafkaCheckpoint:

@@ -238,7 +238,8 @@ def build_sink(
 
 def _divider(template: RouteTemplate) -> Callable[[pa.Table, frozenset[str]], DividedRecords]:
     route, topic = template.route_of_records(), template.sample.kafka.topic
-    refuse_name = lru_cache(_REMEMBERED_VALUES)(template.refuse)
+    refuse_name = lru_cache(_REMEMBERED_VALUES)(template.refuse_name)
+    refuse_table = lru_cache(_REMEMBERED_VALUES)(template.refuse)
     most, default = template.route.max_tables, template.route.default
 
     def divide_records(records: pa.Table, known: frozenset[str]) -> DividedRecords:
@@ -248,8 +249,9 @@ def _divider(template: RouteTemplate) -> Callable[[pa.Table, frozenset[str]], Di
             if value in known:
                 return None if template.route.allows(value) else refuse_name(value)
             reason = refuse_name(value)
-            if reason is None and len(admitted | {value}) > most:
+            if reason is None and len(admitted) + (value not in admitted) > most:
                 return template.refuse_further(value)
+            reason = reason or refuse_table(value)  # much slower, so never for unlimited values
             if reason is None:
                 admitted.add(value)
             return reason

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -160,26 +161,39 @@ class RouteTemplate:
         return FieldRoute(self.route.field, decoder, ignores_tombstones=ignores)
 
     def refuse(self, value: str) -> RejectReason | None:
+        """Return why a value can name no table; None if it can. Validates a whole pipeline."""
+        reason = self.refuse_name(value)
+        if reason is not None:
+            return reason
+        try:
+            self.table_of(value).table.location()
+        except HudiError as error:
+            return self._refused_name(value, str(error))
+        return None
+
+    def refuse_name(self, value: str) -> RejectReason | None:
         """Return why no table may have the name of a value; None if one may."""
-        route = self.route
-        column = route.header or route.field
-        shown = repr(value[:_SHOWN]) + ("…" if len(value) > _SHOWN else "")
-        if value != route.default and not route.allows(value):
-            text = f"{shown} names the table, but route.allow does not contain it"
-            return RejectReason(RejectCode.ROUTE_NOT_ALLOWED, text, column)
+        if value != self.route.default and not self.route.allows(value):
+            text = f"{_shown(value)} names the table, but route.allow does not contain it"
+            return RejectReason(RejectCode.ROUTE_NOT_ALLOWED, text, self._column)
         problem = self._name_problem(value)
-        if problem is None:
-            return None
-        text = f"{shown} names the table, but no table may have this name: {problem}"
-        return RejectReason(RejectCode.INVALID_ROUTE, text, column)
+        return None if problem is None else self._refused_name(value, problem)
+
+    def _refused_name(self, value: str, problem: str) -> RejectReason:
+        text = f"{_shown(value)} names the table, but no table may have this name: {problem}"
+        return RejectReason(RejectCode.INVALID_ROUTE, text, self._column)
+
+    @property
+    def _column(self) -> str | None:
+        return self.route.header or self.route.field
 
     def refuse_further(self, value: str) -> RejectReason:
         """Return why a value cannot name a further table."""
         text = (
-            f"{value[:_SHOWN]!r} would name a further table, but there are "
+            f"{_shown(value)} would name a further table, but there are "
             f"{self.route.max_tables} (route.max_tables)"
         )
-        return RejectReason(RejectCode.TOO_MANY_TABLES, text, self.route.header or self.route.field)
+        return RejectReason(RejectCode.TOO_MANY_TABLES, text, self._column)
 
     def _name_problem(self, value: str) -> str | None:
         """Return what is wrong with the paths that a value gives; None if nothing is."""
@@ -191,10 +205,6 @@ class RouteTemplate:
                     return problem
         if self._overlaps(value):
             return "its path is that of dead letters, or of the positions"
-        try:
-            self.table_of(value).table.location()
-        except HudiError as error:
-            return str(error)
         return None
 
     def _overlaps(self, value: str) -> bool:
@@ -202,8 +212,12 @@ class RouteTemplate:
         if self.sample.dead_letters.enabled and _may_overlap(path, self._letters_template):
             return True
         own = [path, self._letters_template.replace(VALUE, value)]
-        others = [canonical_url(one) for one in (self.letters_path, self.positions.url)]
-        return any(_overlap(canonical_url(one), other) for one in own for other in others)
+        return any(_overlap(canonical_url(one), other) for one in own for other in self._reserved)
+
+    @cached_property
+    def _reserved(self) -> Sequence[str]:
+        """The paths that no table may have, whatever its name is."""
+        return [canonical_url(one) for one in (self.letters_path, self.positions.url)]
 
     @property
     def _letters_template(self) -> str:
@@ -216,6 +230,10 @@ class RouteTemplate:
     def _in_parent(self, name: str) -> str:
         parent = parent_of(self.path)
         return f"{parent}/{name}" if parent or self.path.startswith("/") else name
+
+
+def _shown(value: str) -> str:
+    return repr(value[:_SHOWN]) + ("…" if len(value) > _SHOWN else "")
 
 
 def _folder_problem(name: str) -> str | None:

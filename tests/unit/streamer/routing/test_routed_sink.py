@@ -13,7 +13,7 @@ import pytest
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
 from checkpoints.lookup import find_progress
-from lakemark.errors import Permanent, Retriable
+from lakemark.errors import CorruptData, HudiError, Permanent, Retriable
 from lakemark.model.action import COMMITS
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.open_table import open_table
@@ -22,7 +22,9 @@ from sinks.audit import Audit
 from sinks.routed.position_store import PositionsMoved, PositionStore
 from sinks.routed.sink import OtherRoute
 from streamer.config.metrics import MetricsConfig
+from streamer.config.pipeline import PipelineConfig
 from streamer.events import OffsetsLost, Retrying, RunFailed
+from streamer.routing.template import RouteTemplate
 from tests.routed_stream import TOPIC, Killed, Process, RoutedTopic, watched
 
 
@@ -366,6 +368,94 @@ def test_two_processes_of_one_pipeline_write_no_record_twice(topic: RoutedTopic)
     with pytest.raises(PositionsMoved, match="only once at a time"):
         topic.write(one, topic.batch(KafkaCheckpoint(TOPIC, {0: 0, 1: 0}), 100))
     assert (topic.rows("t0"), topic.rows("t1")) == (numbers(0, 2), numbers(1, 3))
+
+
+def test_two_processes_that_create_the_same_tables_write_no_record_twice(
+    topic: RoutedTopic,
+) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(4)))
+    stored_names = Process(dies_at=2)
+    with watched(stored_names), pytest.raises(Killed):
+        topic.run()
+    assert stored_names.points[-1] == "before OpenedTable.write"
+    shutil.rmtree(topic.folder / "t0", ignore_errors=True)
+    shutil.rmtree(topic.folder / "t1", ignore_errors=True)
+    one = topic.open()
+    one.recover()
+    topic.run()
+    with pytest.raises(PositionsMoved):
+        topic.write(one, topic.batch(KafkaCheckpoint(TOPIC, {0: 0, 1: 0}), 100))
+    assert (topic.rows("t0"), topic.rows("t1")) == (numbers(0, 2), numbers(1, 3))
+
+
+def test_process_that_is_many_positions_behind_stops_and_stores_nothing(topic: RoutedTopic) -> None:
+    topic.send(*(order(n) for n in range(4)))
+    topic.run()
+    one = topic.open()
+    one.recover()
+    topic.send(*(order(n) for n in range(4, 12)))
+    topic.run(batch_size=1)
+    folder = topic.folder / ".lakemark" / TOPIC
+    stored = sorted(path.name for path in folder.glob("*.json"))
+    with pytest.raises(PositionsMoved):
+        topic.write(one, topic.batch(KafkaCheckpoint(TOPIC, {0: 2, 1: 2}), 1))
+    assert sorted(path.name for path in folder.glob("*.json")) == stored
+    assert topic.rows("orders") == numbers(*range(12))
+
+
+def test_lost_positions_are_found_in_the_tables(topic: RoutedTopic) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(4)), b"{")
+    topic.run()
+    topic.send(*(order(n, "t0") for n in range(5, 12)), b"{")
+    topic.run(batch_size=1)
+    shutil.rmtree(topic.folder / ".lakemark")
+    topic.run(batch_size=1)
+    assert topic.rows("t0") == numbers(0, 2, *range(5, 12))
+    assert topic.rows("t1") == numbers(1, 3)
+    assert topic.letters() == {"invalid_message": 2}
+
+
+@pytest.mark.parametrize("damaged", [b"", b'{"rule":'])
+def test_damaged_positions_are_refused_until_an_operator_deletes_them(
+    topic: RoutedTopic, damaged: bytes
+) -> None:
+    topic.send(*(order(n, f"t{n % 2}") for n in range(8)))
+    topic.run(batch_size=1)
+    newest = max((topic.folder / ".lakemark" / TOPIC).glob("*.json"))
+    newest.write_bytes(damaged)
+    topic.send(order(8, "t0"))
+    with pytest.raises(CorruptData, match="delete the file to use those before it"):
+        topic.run()
+    newest.unlink()
+    topic.run()
+    assert (topic.rows("t0"), topic.rows("t1")) == (numbers(0, 2, 4, 6, 8), numbers(1, 3, 5, 7))
+
+
+def test_two_processes_write_no_dead_letter_twice(topic: RoutedTopic) -> None:
+    topic.send(b"{", b"{")
+    one = topic.open()
+    one.recover()
+    topic.run()
+    with pytest.raises(HudiError):
+        topic.write(one, topic.batch(KafkaCheckpoint(TOPIC, {0: 0, 1: 0}), 100))
+    assert topic.letters() == {"invalid_message": 2}
+
+
+def test_pipeline_is_validated_only_for_values_that_may_name_a_table(
+    topic: RoutedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.route = {"field": "type", "max_tables": 2}
+    topic.send(*(order(n, f"v{n}") for n in range(40)))
+    validated, real = set[str](), RouteTemplate.table_of
+
+    def table_of(template: RouteTemplate, value: str) -> PipelineConfig:
+        validated.add(value)
+        return real(template, value)
+
+    monkeypatch.setattr(RouteTemplate, "table_of", table_of)
+    topic.run()
+    assert len(validated) == 2
+    assert topic.letters() == {"too_many_tables": 38}
 
 
 def test_positions_of_another_route_are_refused(topic: RoutedTopic) -> None:
