@@ -7,6 +7,7 @@ are replaced: batches come from lists of records.
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,11 +60,14 @@ class Process:
 
     dies_at: int | None = None
     points: list[str] = field(default_factory=list)
+    _passing: threading.Lock = field(default_factory=threading.Lock)
 
     def passes(self, point: str) -> None:
-        """Note a point, or die there."""
-        self.points.append(point)
-        if len(self.points) - 1 == self.dies_at:
+        """Note a point, or die there. Several threads may pass points at the same time."""
+        with self._passing:
+            number = len(self.points)
+            self.points.append(point)
+        if number == self.dies_at:
             self.dies_at = None
             raise Killed(point)
 

@@ -43,6 +43,7 @@ class OpenedTables:
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
     _tables: dict[str, OpenedTable] = field(default_factory=dict)
     _monitors: dict[str, RunMonitor] = field(default_factory=dict)
+    _configs: dict[str, PipelineConfig] = field(default_factory=dict)
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -52,7 +53,7 @@ class OpenedTables:
 
     def find(self, name: str) -> OpenedTable | None:
         """See ``RoutedTables``."""
-        config = self.template.table_of(name)
+        config = self._config(name)
         found = find_table(
             config.table.location(),
             config.table.timeline_timezone,
@@ -65,7 +66,7 @@ class OpenedTables:
 
     def create(self, name: str, records: pa.Table) -> OpenedTable:
         """See ``RoutedTables``."""
-        return self._open(name, self.template.table_of(name), records)
+        return self._open(name, self._config(name), records)
 
     def set_aside(self, name: str, error: Exception, attempt: int, pause_s: float | None) -> None:
         """See ``RoutedTables``."""
@@ -119,11 +120,17 @@ class OpenedTables:
         self._tables[name] = table
         return table
 
+    def _config(self, name: str) -> PipelineConfig:
+        """Return the pipeline of a table, which is validated once: this takes a while."""
+        if name not in self._configs:
+            self._configs[name] = self.template.table_of(name)
+        return self._configs[name]
+
     def _monitor(self, name: str) -> RunMonitor:
         """Return the monitor of a table, which is added at the first call."""
         with self._adding:
             if name not in self._monitors:
-                config = self.template.table_of(name)
+                config = self._config(name)
                 outcome = Outcome(config.name, config.kafka.topic, self.output(config.name))
                 monitor = self.monitors.add(config, outcome)
                 monitor.watch_wait(self.waiting_at)
