@@ -63,6 +63,7 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.resized_logs import names_resize
 from lakemark.view.view_loader import load_view
 
 #: The partitions of every metadata table: kind, prefix of file group ids, number of file groups.
@@ -79,7 +80,8 @@ def visible_files(
     """Return the files of a listing that may contain blocks or rows of completed instants.
 
     In version 6 these include all logs, because the name of a log does not show who wrote it; see
-    ``without_unfinished_logs``.
+    ``without_unfinished_logs``. Logs of a pending resize are included, because a view has only
+    those of completed commits; see ``lakemark.view.resized_logs``.
 
     Returns:
         The files by partition path.
@@ -88,7 +90,8 @@ def visible_files(
     def is_visible(file: DataFile) -> bool:
         if isinstance(file, LogFile) and version.logs_name_their_slice:
             return True
-        return timeline.is_committed(file.name.instant)
+        is_committed = timeline.is_committed(file.name.instant)
+        return is_committed or names_resize(file, timeline, version)
 
     return {name: [file for file in files if is_visible(file)] for name, files in listed.items()}
 

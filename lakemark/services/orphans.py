@@ -163,13 +163,27 @@ class OrphanSearch:
         """
         is_certain = (BaseFile,) if self.may_name_slices else (BaseFile, LogFile)
         certain = {
-            instant: [info for info, file in some if isinstance(file, is_certain)]
+            instant: [(info, file) for info, file in some if isinstance(file, is_certain)]
             for instant, some in written.items()
         }
         for instant, named in self._named_by([name for name, some in certain.items() if some]):
             reason = Reason.NOTHING_NAMED if named.isdisjoint(present) else Reason.UNNAMED
-            others = (info for info in certain[instant] if info.name not in named)
-            yield from (_orphan(info, instant, reason) for info in others)
+            others = [one for one in certain[instant] if one[0].name not in named]
+            yield from (
+                _orphan(info, instant, reason)
+                for info, file in others
+                if isinstance(file, BaseFile) or self._wrote_alone(instant, file)
+            )
+
+    def _wrote_alone(self, instant: str, log: LogFile) -> bool:
+        """Return whether no other instant wrote a log.
+
+        Otherwise the log is named after the instant of its slice (``lakemark.view.resized_logs``),
+        so another commit may name it.
+        """
+        with suppress(NotFound, CorruptData):
+            return read_instants(self.storage, log).writers <= {instant}
+        return False
 
     def _named_by(self, instants: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
         """Yield each completed instant, and the names of the files that its commit names."""

@@ -62,12 +62,16 @@ def last_commits(view: FileSystemView) -> dict[str, str]:
     """Return the requested time of the last commit to each partition that has rows.
 
     The files of the newest slices show the times. In table version 6, the names of logs do not
-    contain the times of their commits (see ``last_logged``). A compaction counts as a commit.
+    contain the times of their commits (see ``last_logged``). A compaction counts as a commit. The
+    logs that commits wrote for a resize are named after it (``lakemark.view.resized_logs``). All of
+    these commits completed before the resize, so its completion counts as their time.
     """
     times: dict[str, str] = {}
     for one in view.latest_slices():
         path = one.group.partition_path
         logs = [] if view.version.logs_name_their_slice else [log.name.instant for log in one.logs]
+        if one.base is not None and one.base_instant in logs:
+            logs.append(view.timeline.completed_at(one.base_instant) or "")
         times[path] = max(times.get(path, ""), one.base_instant, *logs)
     return times
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lakemark.errors import CorruptData
-from lakemark.model.action import Action
+from lakemark.model.action import REPLACING, Action
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
 from lakemark.storage import Storage
@@ -33,10 +33,15 @@ def recorded_log_sizes(
     """
     logs = (LogFileName.parse(path.rpartition("/")[2]) for path in paths)
     wrote = {log.instant for log in logs if log is not None}
+    # The names of logs that were written for a resize do not contain their commit, either.
+    named = map(timeline.find, wrote)
+    is_any_unnamed = store.version.logs_name_their_slice or any(
+        i is None or i.action in REPLACING for i in named
+    )
     commits = (
         commit
         for commit in timeline.completed(Action.DELTA_COMMIT)
-        if store.version.logs_name_their_slice or commit.requested_at in wrote
+        if is_any_unnamed or commit.requested_at in wrote
     )
     stats = (stat for commit in commits for stat in store.read_commit(commit).write_stats)
     sizes = ((stat.path, stat.file_size_in_bytes) for stat in stats)

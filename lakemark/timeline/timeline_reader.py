@@ -53,6 +53,8 @@ class TimelineReader:
         version: the table's format version.
         judged: the requested times of instants that were looked up in the history and found not to
             be rolled back. These instants are not looked up again.
+        writers_of_logs: the completed commits in the blocks of logs, by the path of the log, where
+            its name does not contain its commit (``lakemark.view.resized_logs``).
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class TimelineReader:
         self._layout = layout or LayoutV2()
         self.version = version
         self.judged: set[str] = set()
+        self.writers_of_logs: dict[str, frozenset[str]] = {}
         self._archive = _archive_of(storage, self._layout)
         self._commits: dict[Instant, CommitMetadata] = {}
         self._cleans: dict[Instant, CleanMetadata] = {}

@@ -92,8 +92,9 @@ def _find_dependents(context: TableContext, name: str, timeline: Timeline) -> It
     if context.timeline.version.logs_name_their_slice:
         return
     for planned in timeline.pending(Action.COMPACTION):
+        written = {path.rpartition("/")[2] for path in files_of(context, name)}
         for operation in context.timeline.read_pending_compaction(planned).operations:
-            if any(_instant_of(log) == name for log in operation.log_files):
+            if any(_instant_of(log) == name or log in written for log in operation.log_files):
                 yield f"{planned} contains some of its logs"
 
 

@@ -28,6 +28,7 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.table_context import TableContext
 from lakemark.view.file_lister import data_file, list_data_objects, list_own_objects
+from lakemark.view.resized_logs import logs_of_resizes
 from lakemark.write.markers import marked_files
 
 #: Maximum difference between our clock and a store's clock, or between two time zones.
@@ -55,14 +56,17 @@ def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[s
     """
     storage, names_slice = context.storage, context.timeline.version.logs_name_their_slice
     may_name_slice = names_slice or was_version_6(storage)
-    resizes = {i.requested_at for i in context.timeline.load().instants if i.action in REPLACING}
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
-    for info in list_own_objects(storage):
-        file = data_file(info.folder, info.name, info.size_bytes)
-        if file is None:
-            continue
+    listed = [
+        (info, file)
+        for info in list_own_objects(storage)
+        if (file := data_file(info.folder, info.name, info.size_bytes)) is not None
+    ]
+    timeline, version = context.timeline.load(), context.timeline.version
+    of_resizes = {*logs_of_resizes((file for _, file in listed), timeline, version)}
+    for info, file in listed:
         is_named = file.name.instant in found
-        may_be_others = not is_named and (may_name_slice or file.name.instant in resizes)
+        may_be_others = file in of_resizes or (may_name_slice and not is_named)
         if isinstance(file, LogFile) and (names_slice or may_be_others):
             _find_writer(storage, info, found, context.timeline.clock)
         elif is_named:

@@ -57,7 +57,7 @@ class StorageFileLister:
     """
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        self.storage = storage
         self._written_at: dict[str, datetime] = {}
 
     def list_files(self) -> dict[str, list[DataFile]]:
@@ -65,7 +65,7 @@ class StorageFileLister:
 
         The listing takes one request for the root and one for each folder directly in it.
         """
-        files, self._written_at = _by_partition(list(list_data_objects(self._storage)))
+        files, self._written_at = _by_partition(list(list_data_objects(self.storage)))
         return files
 
     def written_at(self) -> Mapping[str, datetime]:

@@ -176,7 +176,7 @@ class FileSystemView:
             for stat in metadata.write_stats
             for path, size_bytes in stat.sizes_bytes.items()
         ]
-        lost = self._lost_attempts(written)
+        lost = self._lost_attempts(instant.requested_at, written)
         return (view.without_files(lost) if lost else view)._with_files(written, also=finished)
 
     def with_compaction_plan(self, instant: str, plan: CompactionPlan) -> FileSystemView:
@@ -207,14 +207,19 @@ class FileSystemView:
                 del groups[name]
         return replace(self, groups=groups)
 
-    def _lost_attempts(self, written: Iterable[DataFile]) -> list[str]:
+    def _lost_attempts(self, instant: str, written: Iterable[DataFile]) -> list[str]:
         """Return files that other attempts to execute the same plan wrote.
 
-        Such a file has the slot of a file in ``written`` (``lakemark.view.lost_attempts``). The
-        successful attempt deletes these files, but the view's files may have been listed before
-        the deletion.
+        Such a file has the slot of a file in ``written`` (``lakemark.view.lost_attempts``), and
+        both are named after the commit. Logs that several commits wrote for a resize may have the
+        same slot (``lakemark.view.resized_logs``). The successful attempt deletes the files of the
+        others, but the view's files may have been listed before the deletion.
         """
-        named = [file for file in written if names_instant(file, self.version)]
+        named = [
+            file
+            for file in written
+            if names_instant(file, self.version) and file.name.instant == instant
+        ]
         return [
             other.path
             for file in named

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from lakemark.errors import SnapshotChanged
 from lakemark.model.action import Action
@@ -27,6 +28,7 @@ from lakemark.view.file_lister import DataFile, FileLister, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.late_files import find_late_instants, without_late_files
 from lakemark.view.lost_attempts import find_lost_attempts, without_paths
+from lakemark.view.resized_logs import find_writers, unfinished
 
 _DELETING = (Action.CLEAN, Action.RESTORE)
 _MAY_CLUSTER = (Action.CLUSTERING, Action.REPLACE_COMMIT)
@@ -118,17 +120,22 @@ def load_context(store: TimelineStore, timeline: Timeline, version: FormatVersio
 def list_without_rolled_back(
     store: TimelineStore, timeline: Timeline, lister: StorageFileLister, version: FormatVersion
 ) -> Mapping[str, list[DataFile]]:
-    """Return data files by partition path, without late files and files of lost attempts.
+    """Return data files by partition path, without files that only seem to be committed.
 
-    Such files have names like those of committed files; see ``late_files`` and ``lost_attempts``.
+    These are late files, files of lost attempts, and logs that unfinished commits wrote for a
+    resize; see ``late_files``, ``lost_attempts`` and ``resized_logs``.
 
     Raises:
         SnapshotChanged: the archive was rewritten meanwhile; load the timeline again.
     """
     files = lister.list_files()
-    late = find_late_instants(store, timeline, lister.written_at())
+    written_at = lister.written_at()
+    all_files = chain(*files.values())
+    writers = find_writers(lister.storage, all_files, timeline, version, store.writers_of_logs)
+    of_logs = {name: written_at[log.name.instant] for log, some in writers.items() for name in some}
+    late = find_late_instants(store, timeline, {**of_logs, **written_at})
     files = without_late_files(files, late, version) if late else files
-    lost = find_lost_attempts(store, timeline, files)
+    lost = find_lost_attempts(store, timeline, files) | unfinished(writers, timeline, late)
     return without_paths(files, lost) if lost else files
 
 

@@ -284,8 +284,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/read/incremental.py",
-        "        if not _is_replaced(view, name, instant_range)\n",
-        "",
+        "if name not in unread and not _is_replaced(view, name, instant_range)\n",
+        "if name not in unread\n",
         "an incremental query returns rows that an overwrite of its span had replaced",
         _INCREMENTAL,
     ),
