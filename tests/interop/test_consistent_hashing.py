@@ -220,7 +220,10 @@ def _check_changed(oracle: Oracle, path: Path, commit: WriteResult, keys: set[st
 def test_changes_that_apache_hudi_wrote_twice_are_returned_once(
     oracle: Oracle, tmp_path: Path
 ) -> None:
-    """Apache Hudi itself returns them twice, so lakemark does not write twice if CDC is enabled."""
+    """Apache Hudi 1.2.0 cannot read them itself ("No value present in Option").
+
+    So lakemark does not write twice if CDC is enabled.
+    """
     path, model = tmp_path / "orders", Model()
     logged = replace(APACHE, extra={**APACHE.extra, **_CDC})
     oracle.write(path, model.upserts(range(40), 10), logged)
@@ -230,12 +233,6 @@ def test_changes_that_apache_hudi_wrote_twice_are_returned_once(
     table = lakemark.open(path)
     changed = table.changes(before, done.requested_at).to_table()
     assert changed.num_rows == 40
-    options = {
-        "hoodie.datasource.query.incremental.format": "cdc",
-        "hoodie.datasource.read.begin.instanttime": before,
-        "hoodie.datasource.read.end.instanttime": done.requested_at,
-    }
-    assert len(oracle.read(path, "incremental", options)) == 80
     table.upsert(model.upserts(range(3, 45), 40))
     assert not table.timeline.pending()
     assert table.changes(before, done.requested_at).to_table().num_rows == 40

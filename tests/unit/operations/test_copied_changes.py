@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import lakemark
-from lakemark.errors import InvalidConfig, Refused, WriteConflict
+from lakemark.errors import CorruptData, InvalidConfig, Refused, WriteConflict
 from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS
 from lakemark.model.changes import ChangeKind
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.instant import Instant
@@ -24,7 +26,12 @@ from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.compact_logs import compact_logs_if_due
 from lakemark.operations.group_replacement import GroupReplacement
-from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.metadata_table import (
+    drop_metadata_table,
+    metadata_differences,
+    rebuild_metadata_table,
+)
+from lakemark.operations.orphan_removal import SHORTEST_AGE, find_orphans, remove_orphans
 from lakemark.operations.resize_buckets import pending_resizes, request_resize, resize_table
 from lakemark.operations.restore import restore_table
 from lakemark.operations.savepoint import create_savepoint
@@ -33,6 +40,7 @@ from lakemark.read.lost_changes import LostChanges
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.partition_lifetime import last_commits
 from lakemark.services.resize_plan import ResizePolicy
 from lakemark.storage import Storage
 from lakemark.storage.storage import NotFound
@@ -40,8 +48,8 @@ from lakemark.transaction.conflicts import ClusteringExecuted, ResizePlanned
 from lakemark.transaction.rollback import roll_back_named
 from tests.depth import examples
 from tests.rings import MERGE_ALL, SPLIT_ALL, assert_in_buckets, ring_writer
-from tests.table_services import as_of, make_plain, new_storage, since
-from tests.tables import Row, commit, contents, make, write_files
+from tests.table_services import as_of, copy_of, make_plain, new_storage, since
+from tests.tables import Row, commit, contents, data_files, make, write_files
 from tests.unit.operations.tables import FAST, SCHEMA
 
 RUNNER = LocalRunner(1)
@@ -354,12 +362,167 @@ def _values(table: lakemark.Table) -> dict[str, int]:
     return {row["id"]: row["v"] for row in rows}
 
 
+def _both_kinds(*, has_metadata_table: bool) -> TableWriter:
+    storage = new_storage()
+    make(storage) if has_metadata_table else make_plain(storage)
+    to = ring_writer(storage)
+    commit(to, some(1))
+    return to
+
+
+def check_read(to: TableWriter, expected: dict[str, tuple[int, int]]) -> None:
+    """Check the rows, and also those that a listing of storage gives."""
+    if to.table.properties.metadata_partitions:
+        check(to, expected)
+        plain = copy_of(to.table.storage)
+        drop_metadata_table(ring_writer(plain).table)
+        assert contents(plain) == expected
+    else:
+        assert contents(to.table.storage) == expected
+
+
+each_listing = pytest.mark.parametrize("has_metadata_table", [True, False])
+
+
+@each_listing
+def test_the_copies_stay_if_an_attempt_to_execute_the_resize_died(
+    has_metadata_table: bool,
+) -> None:
+    to = _both_kinds(has_metadata_table=has_metadata_table)
+    resize = requested(ring_writer(to.table.storage))
+    resize.rewrite(RUNNER)
+    commit(to, some(2, range(10, 40)))
+    resize.stop_heartbeat()
+    copies = {one.path for one in _logs_of_new_groups(to) if ".log." in one.path}
+    assert copies
+    assert to.resize_if_due(None, RUNNER)
+    assert copies <= {one.path for one in to.table.storage.list_tree("")}
+    check_read(to, rows_of(*some(1), *some(2, range(10, 40))))
+
+
+@each_listing
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_copies_of_a_commit_that_died_are_not_read(
+    has_metadata_table: bool, is_archived: bool
+) -> None:
+    """They are read neither after the resize, nor after a metadata table was built during it."""
+    to = _both_kinds(has_metadata_table=has_metadata_table)
+    dead = ring_writer(to.table.storage)
+    resize = requested(ring_writer(to.table.storage))
+    commit(to, some(2, range(5, 25)))
+    expected = rows_of(*some(1), *some(2, range(5, 25)))
+    paths = set(data_files(to.table.storage))
+    write_files(dead, some(3, range(30)))
+    paths = {*data_files(to.table.storage)} - paths
+    check_read(to, expected)
+    if has_metadata_table:
+        rebuild_metadata_table(to.table)
+    check_read(to, expected)
+    resize.publish(resize.rewrite(RUNNER), dict)
+    resize.stop_heartbeat()
+    check_read(to, expected)
+    if is_archived:
+        for ts in (4, 5, 6):
+            commit(to, some(ts, [1]))
+            expected |= rows_of(*some(ts, [1]))
+        archive(to.table, ArchivalPolicy(1, 2), CleaningPolicy(commits=1))
+        check_read(to, expected)
+    assert paths <= {*data_files(to.table.storage)}
+    dead.abandon()
+    assert paths.isdisjoint(data_files(to.table.storage))
+    to = ring_writer(to.table.storage)
+    to.recover()
+    assert not to.table.store.load().pending()
+    check_read(to, expected)
+    commit(to, some(9, range(3)))
+    check_read(to, expected | rows_of(*some(9, range(3))))
+
+
+def test_a_metadata_table_that_is_built_during_a_resize_lists_the_copies() -> None:
+    to = written()
+    resize = requested(ring_writer(to.table.storage))
+    commit(to, some(2, range(10, 40)))
+    expected = rows_of(*some(1), *some(2, range(10, 40)))
+    rebuild_metadata_table(to.table)
+    check(to, expected)
+    resize.publish(resize.rewrite(RUNNER), dict)
+    resize.stop_heartbeat()
+    check(to, expected)
+    rebuild_metadata_table(to.table)
+    check(to, expected)
+
+
+@each_listing
+@pytest.mark.parametrize("when", ["pending", "completed", "compacted", "archived"])
+def test_copies_are_no_orphans(when: str, has_metadata_table: bool) -> None:
+    to = _both_kinds(has_metadata_table=has_metadata_table)
+    abandoned(ring_writer(to.table.storage))
+    commit(to, some(2, range(10, 40)))
+    if when != "pending":
+        assert to.resize_if_due(None, RUNNER)
+    if when == "compacted":
+        to.compact_if_due(CompactionPolicy(1), RUNNER)
+    if when == "archived":
+        for ts in (4, 5, 6):
+            commit(to, some(ts, [1]))
+        archive(to.table, ArchivalPolicy(1, 2), CleaningPolicy(commits=1))
+    before = contents(to.table.storage)
+    later = datetime.now(UTC) + timedelta(days=30)
+    assert find_orphans(to.table, SHORTEST_AGE, later) == []
+    assert remove_orphans(to.table, SHORTEST_AGE, later) == []
+    check_read(to, before)
+
+
+@each_listing
+@pytest.mark.parametrize("when", ["pending", "completed"])
+def test_the_rollback_of_a_doubled_commit_removes_its_copies(
+    when: str, has_metadata_table: bool
+) -> None:
+    to = _both_kinds(has_metadata_table=has_metadata_table)
+    abandoned(ring_writer(to.table.storage))
+    commit(to, some(2, range(5, 25)))
+    expected = rows_of(*some(1), *some(2, range(5, 25)))
+    later = commit(to, some(3, range(10, 40)))
+    if when != "pending":
+        assert to.resize_if_due(None, RUNNER)
+    roll_back_named(to.table.context, later.requested_at)
+    to = ring_writer(to.table.storage)
+    to.recover()
+    check_read(to, expected)
+    to.resize_if_due(None, RUNNER)
+    check_read(to, expected)
+
+
+def test_a_truncated_copy_is_not_compacted() -> None:
+    to = written()
+    abandoned(ring_writer(to.table.storage))
+    commit(to, some(2, range(10, 40)))
+    copy = next(one for one in _logs_of_new_groups(to) if ".log." in one.path)
+    assert to.resize_if_due(None, RUNNER)
+    content = to.table.storage.read(copy.path)
+    to.table.storage.put(copy.path, content[:-10])
+    with pytest.raises(CorruptData, match="its commit wrote"):
+        to.compact_if_due(CompactionPolicy(1), RUNNER)
+
+
+def test_a_partition_lives_from_the_last_copied_commit() -> None:
+    to = written()
+    planned = abandoned(ring_writer(to.table.storage))
+    done = commit(to, some(2, range(10, 40)))
+    assert to.resize_if_due(None, RUNNER)
+    assert planned.requested_at < done.requested_at
+    times = last_commits(to.table.view())
+    assert set(times) == set(REGIONS)
+    assert all(time >= done.requested_at for time in times.values())
+
+
 _numbers = st.lists(st.integers(0, 30), min_size=1, max_size=8, unique=True)
 _steps = st.one_of(
     st.tuples(st.sampled_from(["upsert", "upsert", "delete"]), _numbers),
     st.sampled_from(["split", "merge", "rewrite", "publish", "crash", "execute"]),
     st.sampled_from(["publish", "compact", "compact logs", "clean", "archive", "restart"]),
     st.sampled_from(["roll back", "remove plan", "restore", "savepoint"]),
+    st.sampled_from(["rebuild metadata", "drop metadata", "validate", "remove orphans", "die"]),
 )
 
 
@@ -435,6 +598,28 @@ class _History:
                 self.to.recover()
             case "roll back" | "remove plan" | "restore" | "savepoint":
                 self._undo(step)
+            case "rebuild metadata":
+                rebuild_metadata_table(ring_writer(self.storage).table)
+            case "drop metadata":
+                drop_metadata_table(ring_writer(self.storage).table)
+            case "validate":
+                self._check_metadata_table()
+            case "remove orphans":
+                later = datetime.now(UTC) + timedelta(days=30)
+                remove_orphans(ring_writer(self.storage).table, SHORTEST_AGE, later)
+            case "die":
+                self._die()
+
+    def _die(self) -> None:
+        """Leave the files of a commit whose process has died."""
+        dead = ring_writer(self.storage)
+        with suppress(ClusteringExecuted, ResizePlanned):
+            write_files(dead, some(self.ts + 1, range(8)))
+
+    def _check_metadata_table(self) -> None:
+        table = ring_writer(self.storage).table
+        if table.properties.metadata_partitions:
+            assert metadata_differences(table) == []
 
     def _undo(self, step: str) -> None:
         self._crash()
@@ -463,6 +648,8 @@ class _History:
         self.resize, self.stats = None, None
 
     def check(self) -> None:
+        if not self.states and not ring_writer(self.storage).table.timeline.completed(*COMMITS):
+            return  # all commits were rolled back, so the table has no columns
         assert contents(self.storage) == self.expected
         table = ring_writer(self.storage).table
         for (before, _, _), (done, _, rows) in pairwise(self.states[-4:]):
@@ -477,12 +664,13 @@ class _History:
     def check_files(self) -> None:
         self._run("restart")
         table = self.to.table
-        assert_in_buckets(table)
-        assert metadata_differences(table) == []
+        if self.states:
+            assert_in_buckets(table)
+        self._check_metadata_table()
 
 
-@given(st.lists(_steps, max_size=14))
-@settings(max_examples=examples(25), deadline=None)
+@given(st.lists(_steps, max_size=10))
+@settings(max_examples=examples(25), deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_no_row_is_lost_or_doubled_whatever_happens_during_resizes(steps: list[Any]) -> None:
     history = _History()
     history.do(("upsert", [1, 2, 3, 4, 5]))
