@@ -54,7 +54,7 @@ def copied_resizes(table: OpenTable) -> dict[str, PendingResize]:
     A plan that cannot be executed as of the table's timeline is left out, and so are all plans of a
     table in which copies would be wrong. In table version 6, the name of a log does not contain its
     commit (``_is_written_twice``). A record index would need to locate the keys of the copies. If
-    the table logs its changes, CDC queries of Apache Hudi would return each change twice. A commit
+    the table logs its changes, CDC queries of Apache Hudi 1.2.0 cannot read such a commit. A commit
     to a bucket of such a plan conflicts.
     """
     properties = table.properties
