@@ -4,20 +4,29 @@
 also has a record index. Half of the rows of a batch change rows, the others are new.
 
 ``split``: a table with consistent hashing has one bucket that is just large enough to be split. The
-split is timed, because the next batch of a pipeline waits for it.
+split is timed, because with ``bucket_resizing.mode: inline`` the next batch of a pipeline waits for
+it.
+
+``delay``: such a table is written by a continuous pipeline, which splits the bucket. Each batch is
+a file of changed and new rows, which is written when the previous batch is committed. So the time
+of a batch is that from its file to its commit. The delay is the time of the longest batch, from the
+one during which the split began to the last one, minus the median of the batches before the split.
 
 Each table is written in a process of its own, without Spark. The tables are written in turn.
 
-``python -m benchmarks.index_cost [--batches N] [--rows N] [--repeats N] [--split-above MIB]``
+``python -m benchmarks.index_cost [record_index] [split] [delay] [--batches N] [--rows N]
+[--repeats N] [--split-above MIB …] [--modes async inline]``
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,29 +34,56 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import lakemark
 from benchmarks import orders
 from lakemark.operations.table_index import DEFAULT_BUCKETS
+from streamer import pipeline
+from streamer.config.load import validated
+from streamer.config.pipeline import PipelineConfig
+from streamer.events import BackgroundServiceStarted, BatchWritten, Event, ServiceCompleted
+from streamer.loop import StreamLoop
 
 _PARTITIONS = 8
 _MIB = 1 << 20
+
+#: The approximate bytes of a row in a base file.
+_ROW_BYTES = 50
 _BATCH_ROWS = 500_000
 _PLAIN, _INDEXED = "without", "with"
+_MEASUREMENTS = ("record_index", "split", "delay")
+_MODES = ("async", "inline")
+
+#: Batches of ``delay`` before the split begins, and after it has ended.
+_QUIET_BATCHES, _LAST_BATCHES = 20, 5
+
+#: Batches of the second run before the split begins.
+_BATCHES_BEFORE = 8
 
 T = TypeVar("T")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", default=_MEASUREMENTS, choices=_MEASUREMENTS)
     parser.add_argument("--batches", type=int, default=20, help="batches of a table")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a batch")
     parser.add_argument("--repeats", type=int, default=3, help="tables of each kind")
-    parser.add_argument("--split-above", type=int, default=96, help="size of a bucket in MiB")
+    parser.add_argument(
+        "--split-above", type=int, nargs="+", default=(96,), help="sizes of a bucket in MiB"
+    )
+    parser.add_argument("--delay-rows", type=int, default=20_000, help="rows of a batch of `delay`")
+    parser.add_argument("--modes", nargs="+", default=_MODES, choices=_MODES)
     arguments = parser.parse_args()
-    measure_record_index(arguments.batches, arguments.rows, arguments.repeats)
+    if "record_index" in arguments.what:
+        measure_record_index(arguments.batches, arguments.rows, arguments.repeats)
     for _ in range(arguments.repeats):
-        in_process(measure_split, arguments.split_above * _MIB)
+        for size in arguments.split_above:
+            if "split" in arguments.what:
+                in_process(measure_split, size * _MIB)
+            for mode in arguments.modes if "delay" in arguments.what else ():
+                in_process(measure_delay, size * _MIB, mode, arguments.delay_rows)
 
 
 def measure_record_index(batches: int, rows: int, repeats: int) -> None:
@@ -102,15 +138,7 @@ def measure_split(split_above_bytes: int) -> None:
     """
     with TemporaryDirectory(prefix="lakemark-benchmark-") as folder:
         table = create(Path(folder), "consistent_hashing")
-        rows, size_bytes, batch_s = 0, 0, 0.0
-        while size_bytes <= split_above_bytes:
-            batch = orders.rows(np.arange(rows, rows + _BATCH_ROWS), partitions=1)
-            began_s = time.perf_counter()
-            table.upsert(batch)
-            batch_s = time.perf_counter() - began_s
-            table.compact()
-            rows += len(batch)
-            size_bytes = max(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+        rows, size_bytes, batch_s = fill_bucket(table, Path(folder), split_above_bytes)
         began_s = time.perf_counter()
         result = table.resize_buckets(split_above_bytes=split_above_bytes)
         split_s = time.perf_counter() - began_s
@@ -123,6 +151,167 @@ def measure_split(split_above_bytes: int) -> None:
         f"the last batch of {_BATCH_ROWS:,} rows: {batch_s:.1f} s",
         flush=True,
     )
+
+
+def fill_bucket(table: lakemark.Table, folder: Path, above_bytes: int) -> tuple[int, int, float]:
+    """Write rows until the table's bucket, without logs, is larger than this number of bytes.
+
+    Returns:
+        The number of rows, the bytes of the bucket, and the seconds of the last batch.
+    """
+    rows, size_bytes, batch_s = 0, 0, 0.0
+    count = min(_BATCH_ROWS, max(1, above_bytes // _ROW_BYTES))
+    while size_bytes <= above_bytes:
+        batch = orders.rows(np.arange(rows, rows + count), partitions=1)
+        began_s = time.perf_counter()
+        table.upsert(batch)
+        batch_s = time.perf_counter() - began_s
+        table.compact()
+        rows += len(batch)
+        size_bytes = max(path.stat().st_size for path in folder.rglob("*.parquet"))
+    return rows, size_bytes, batch_s
+
+
+@dataclass
+class DelayedRun:
+    """Feeds a pipeline of files, and times its batches.
+
+    Attributes:
+        folder: the folder of the files and of the table.
+        rows: the number of rows of a batch.
+        known: the number of rows in the table.
+        took_s: the seconds of each batch, from its file to its commit.
+        began_in: the number of batches that were committed when the split began; -1 before.
+        split_s: the seconds of the split.
+        left: how many batches follow after the split.
+        log_bytes: the size of the files that the batches wrote.
+        ended: set when the last batch is committed.
+    """
+
+    folder: Path
+    rows: int
+    known: int
+    took_s: list[float] = field(default_factory=list)
+    began_in: int = -1
+    split_s: float = 0.0
+    left: int = _LAST_BATCHES
+    log_bytes: int = 0
+    put_at_s: float = 0.0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def listen(self, event: Event) -> None:
+        """Note the event, and write the next file after a batch."""
+        if isinstance(event, BatchWritten) and event.rows_written:
+            self.took_s.append(time.perf_counter() - self.put_at_s)
+            self.log_bytes += event.bytes_written
+            self.left -= self.split_s > 0
+            if self.left:
+                self.put()
+            else:
+                self.ended.set()
+        if isinstance(event, BackgroundServiceStarted) and self.began_in < 0:
+            self.began_in = len(self.took_s)
+        if isinstance(event, ServiceCompleted) and event.service == "bucket_resizing":
+            self.split_s = self.split_s or event.seconds
+            self.began_in = self.began_in if self.began_in >= 0 else len(self.took_s)
+
+    def put(self) -> None:
+        """Write the file of the next batch: half of its rows are new."""
+        version, changed = len(self.took_s) + 1, self.rows // 2
+        drawn = np.unique(orders.scattered(np.arange(changed), seed=version) % self.known)
+        added = np.arange(self.known, self.known + self.rows - changed)
+        parts = [orders.rows(numbers, 1, version) for numbers in (drawn, added)]
+        self.known += len(added)
+        made = self.folder / "made.part"
+        pq.write_table(pa.concat_tables(parts), made)
+        self.put_at_s = time.perf_counter()
+        made.rename(self.folder / "in" / f"{version:05}.parquet")
+
+
+def measure_delay(split_above_bytes: int, mode: str, rows: int) -> None:
+    """Print by how much a split delays the batches of a continuous pipeline.
+
+    The pipeline first runs without resizing. Then it runs with a limit that its logs exceed after
+    some batches.
+
+    Raises:
+        RuntimeError: the table has another number of rows.
+    """
+    with TemporaryDirectory(prefix="lakemark-benchmark-") as name:
+        folder = Path(name)
+        table = create(folder, "consistent_hashing")
+        known, base_bytes, _ = fill_bucket(table, folder, split_above_bytes)
+        (folder / "in").mkdir()
+        quiet = DelayedRun(folder, rows, known, left=_QUIET_BATCHES, split_s=1.0)
+        run_pipeline(delay_config(folder, None), quiet)
+        batch_bytes = quiet.log_bytes // _QUIET_BATCHES
+        limit_bytes = base_bytes + quiet.log_bytes + _BATCHES_BEFORE * batch_bytes
+        split = DelayedRun(folder, rows, quiet.known, took_s=quiet.took_s)
+        run_pipeline(delay_config(folder, limit_bytes, mode), split)
+        table.refresh()
+        check_count(table, split.known)
+    during = split.took_s[split.began_in :]
+    longest_s, median_s = max(during), statistics.median(split.took_s[1:_QUIET_BATCHES])
+    print(
+        f"{mode} split of a bucket of {limit_bytes / _MIB:.0f} MiB: {split.split_s:.1f} s; "
+        f"{len(during)} batches of {rows:,} rows since it began: longest {longest_s:.2f} s, "
+        f"median without a split {median_s:.2f} s, delay {longest_s - median_s:+.2f} s",
+        flush=True,
+    )
+
+
+def delay_config(
+    folder: Path, split_above_bytes: int | None, mode: str = "async"
+) -> PipelineConfig:
+    """Return a pipeline that splits buckets above a size in this mode; None for no splits."""
+    resizing: dict[str, object] = {"enabled": False}
+    if split_above_bytes is not None:
+        resizing = {"mode": mode, "split_above_bytes": split_above_bytes, "merge_below_bytes": 0}
+    files = {"kind": "files", "path": str(folder / "in"), "format": "parquet"}
+    return validated(
+        {
+            "source": {**files, "poll_interval_s": 0.01, "max_files_per_batch": 1},
+            "table": {
+                "path": str(folder / "orders"),
+                "record_key": orders.KEY,
+                "partition_by": orders.PARTITION,
+                "ordering": orders.ORDERING,
+            },
+            "bucket_resizing": resizing,
+            "compaction": {"enabled": False},
+            "dead_letters": {"enabled": False},
+            "run": {"trigger_interval_s": 0},
+        }
+    )
+
+
+def run_pipeline(config: PipelineConfig, run: DelayedRun) -> None:
+    """Run a pipeline until ``run.ended`` is set.
+
+    Raises:
+        Exception: the pipeline failed.
+    """
+    loops: list[StreamLoop] = []
+    failures: list[BaseException] = []
+
+    def stream() -> None:
+        try:
+            with pipeline.build(config, run.listen) as built:
+                loops.append(built.loop)
+                run.put()
+                built.loop.run()
+        except BaseException as error:
+            failures.append(error)
+            run.ended.set()
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    run.ended.wait()
+    for loop in loops:
+        loop.stop()
+    thread.join()
+    if failures:
+        raise failures[0]
 
 
 def create(folder: Path, index: str) -> lakemark.Table:

@@ -1,18 +1,21 @@
-"""Clusters a pipeline's table between two batches, and executes the clusterings of other writers.
+"""Clusters a pipeline's table, and executes the clusterings of other writers.
 
-While a clustering is pending, no batch can write to its file groups. So the next batch waits for
-the clustering, and clusterings that other writers have planned are executed, too, or removed, but
-only if no other writer may be executing them (``lakemark.transaction.plan_owner``). A clustering
-that fails is reported, and the stream continues: a plan of this pipeline is removed, and made again
-later. So is the plan of a process that died while it executed the plan, because the clustering may
-be the reason, for example if it needed too much memory.
+While a clustering is pending, no batch can write to its file groups. So the table is clustered
+between two batches, and the next batch waits. In the background, a batch waits only if it writes to
+these file groups, and no longer than a limit: then the plan is removed, and made again later.
+Clusterings that other writers have planned are executed, too, or removed, but only if no other
+writer may be executing them (``lakemark.transaction.plan_owner``).
+
+A clustering that fails is reported, and the stream continues: a plan of this pipeline is removed,
+and made again later. So is the plan of a process that died while it executed the plan, because the
+clustering may be the reason, for example if it needed too much memory.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -24,6 +27,7 @@ from lakemark.model.action import REPLACING
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.operations.cluster import (
+    begin_clustering,
     check_clusterable,
     execute_clustering,
     pending_clusterings,
@@ -45,12 +49,15 @@ from lakemark.services.clustering_plan import (
 from lakemark.transaction.plan_owner import may_be_executed_by_others
 from lakemark.transaction.rollback import roll_back, roll_back_abandoned
 from lakemark.view.file_system_view import FileSystemView
+from streamer.background_replacement import Nouns, describe_commit
 from streamer.events import Listener, ServiceCompleted
 from streamer.service_guard import ServiceGuard
-from streamer.wording import counted
 
 #: The name of this service in events and metrics.
 SERVICE = "clustering"
+
+#: What a clustering replaces, and what it writes.
+NOUNS: Nouns = ("file group", "file")
 
 #: Names of work that pauses after its own failures.
 _LISTING, _PLANNING = "list pending clusterings", "plan a clustering"
@@ -103,6 +110,7 @@ class TableClustering:
         runner: sorts and rewrites the groups of files.
         listener: receives the events.
         monotonic_s: returns seconds of a clock that is never set back.
+        in_background: whether ``BackgroundClustering`` executes the plans of this table.
     """
 
     def __init__(
@@ -112,32 +120,88 @@ class TableClustering:
         runner: Runner,
         listener: Listener,
         monotonic_s: Callable[[], float] = time.monotonic,
+        *,
+        in_background: bool = False,
     ) -> None:
-        self.writer, self._rules = writer, rules
+        self.writer, self._rules, self._in_background = writer, rules, in_background
         self._runner, self._listener, self._monotonic_s = runner, listener, monotonic_s
         self._guard = ServiceGuard(SERVICE, writer.table.location.url, listener, monotonic_s)
 
-    def run(self, refused: str = "") -> None:
+    def run(self, refused: str = "", executed: str = "") -> None:
         """Execute or remove pending clusterings, then cluster the table if a clustering is due.
 
-        Call this between two batches. The cached timeline decides what is pending or due.
+        Call this between two batches. The cached timeline decides what is pending or due. In the
+        background, plans are only removed here.
 
         Args:
             refused: the requested time of the clustering that prevented the last batch; "" if none
                 did.
+            executed: the requested time of the plan that is executed in the background; "" if none
+                is.
+        """
+        for planned in self._pending():
+            name = planned[0].requested_at
+            if name != executed:
+                self._attempt(name, partial(self._resolve, planned, refused))
+        if not self._in_background:
+            self._attempt(_PLANNING, self._cluster_if_due)
+
+    def executable(self, skipped: Collection[str]) -> PlannedReplacement | None:
+        """Return a pending clustering of another writer that this pipeline should execute.
+
+        Args:
+            skipped: the requested times of clusterings to ignore.
+        """
+        for planned in self._pending():
+            if planned[0].requested_at not in skipped and self._is_to_execute(planned):
+                return planned
+        return None
+
+    def begin(
+        self, planned: PlannedReplacement, lock_wait_s: float
+    ) -> GroupReplacement[ClusterTask] | None:
+        """Begin to execute a pending clustering; None if another writer executes it.
+
+        Raises:
+            Refused, Unsupported: lakemark cannot execute the plan.
+            LockTimeout: another writer held the table's lock for longer than ``lock_wait_s``.
         """
         table = self.writer.table
-        pending: list[PlannedReplacement] = []
-        if table.timeline.pending(*REPLACING):
-            pending = self._guard.attempt(_LISTING, partial(pending_clusterings, table))
-        for planned in pending:
-            self._attempt(planned[0].requested_at, partial(self._resolve, planned, refused))
-        self._attempt(_PLANNING, self._cluster_if_due)
+        check_clusterable(table)
+        table.refresh()
+        try:
+            merger = self.writer.settings.merger_class
+            return begin_clustering(table, planned, merger, lock_wait_s)
+        except WriteConflict:
+            table.refresh()
+            return None
+
+    def request_if_due(self, lock_wait_s: float) -> GroupReplacement[ClusterTask] | None:
+        """Request a clustering and begin to execute it, if one is due and there are files for it.
+
+        A failure is reported, and the next attempt is made after a pause.
+        """
+        begun = self._guard.attempt(_PLANNING, partial(self._request_if_due, lock_wait_s))
+        return begun[0] if begun else None
+
+    def _request_if_due(self, lock_wait_s: float) -> list[GroupReplacement[ClusterTask]]:
+        policy = self._due_policy()
+        if policy is None:
+            return []
+        table, merger = self.writer.table, self.writer.settings.merger_class
+        begun = request_clustering(table, policy, self._choose, merger, lock_wait_s)
+        return [] if begun is None else [begun]
+
+    def _pending(self) -> list[PlannedReplacement]:
+        table = self.writer.table
+        if not table.timeline.pending(*REPLACING):
+            return []
+        return self._guard.attempt(_LISTING, partial(pending_clusterings, table))
 
     def _attempt(self, name: str, work: Callable[[], _Done]) -> None:
         began = self._monotonic_s()
         for instant, metadata in self._guard.attempt(name, work):
-            self._report(_summary(instant, metadata), began)
+            self._report(describe_commit(instant, metadata, NOUNS), began, instant)
 
     def _resolve(self, planned: PlannedReplacement, refused: str) -> _Done:
         """Execute, keep or remove a pending clustering that no other writer may be executing.
@@ -148,16 +212,26 @@ class TableClustering:
         if is_executed_at_once(plan):
             if self._remove(instant, "the process that executed it has died"):
                 self._guard.pause(_PLANNING)
-        elif may_be_executed_by_others(table.context, instant):
-            pass
-        elif self._rules.pending is PendingPlans.EXECUTE:
+        elif self._is_to_execute(planned) and not self._in_background:
             check_clusterable(table)
             return execute_clustering(
                 table, planned, self._runner, self.writer.settings.merger_class
             )
-        elif self._rules.pending is PendingPlans.REMOVE and instant.requested_at == refused:
+        elif (
+            self._rules.pending is PendingPlans.REMOVE
+            and instant.requested_at == refused
+            and not may_be_executed_by_others(table.context, instant)
+        ):
             self._remove(instant, "a batch conflicts")
         return []
+
+    def _is_to_execute(self, planned: PlannedReplacement) -> bool:
+        instant, plan = planned
+        return (
+            self._rules.pending is PendingPlans.EXECUTE
+            and not is_executed_at_once(plan)
+            and not may_be_executed_by_others(self.writer.table.context, instant)
+        )
 
     def _remove(self, planned: Instant, reason: str) -> bool:
         """Remove a plan, unless another writer may be executing it or has completed it."""
@@ -169,19 +243,23 @@ class TableClustering:
         finally:
             table.refresh()
         if is_removed:
-            self._report(f"{planned.requested_at}: removed, because {reason}", began)
+            self._report(f"{planned.requested_at}: removed, because {reason}", began, planned)
         return is_removed
 
     def _cluster_if_due(self) -> _Done:
         """Plan a clustering and execute it, if one is due and there are files to rewrite."""
+        policy = self._due_policy()
+        return [] if policy is None else self._cluster(policy)
+
+    def _due_policy(self) -> ClusteringPolicy | None:
+        """Return the policy of a clustering that is due; None if none is, or without files."""
         table, rules = self.writer.table, self._rules
         if rules.policy is None or not is_clustering_due(
             table.timeline, table.store.read_commit, rules.after_commits
         ):
-            return []
-        if plan_clusters(table, rules.policy, self._choose) is None:
-            return []
-        return self._cluster(rules.policy)
+            return None
+        is_needed = plan_clusters(table, rules.policy, self._choose) is not None
+        return rules.policy if is_needed else None
 
     def _cluster(self, policy: ClusteringPolicy) -> _Done:
         table, requested = self.writer.table, list[Instant]()
@@ -218,12 +296,6 @@ class TableClustering:
     def _choose(self, view: FileSystemView) -> Sequence[str]:
         return [path for path in view.partitions if self._rules.chooses(path)]
 
-    def _report(self, summary: str, began: float) -> None:
-        seconds = self._monotonic_s() - began
-        self._listener(ServiceCompleted(SERVICE, summary, seconds, self.writer.table.location.url))
-
-
-def _summary(instant: Instant, metadata: CommitMetadata) -> str:
-    before = sum(map(len, metadata.replaced_file_ids.values()))
-    after = counted(len(metadata.write_stats), "file")
-    return f"{instant.requested_at}: {counted(before, 'file group')} rewritten into {after}"
+    def _report(self, summary: str, began: float, instant: Instant) -> None:
+        seconds, url = self._monotonic_s() - began, self.writer.table.location.url
+        self._listener(ServiceCompleted(SERVICE, summary, seconds, url, instant.requested_at))

@@ -17,14 +17,14 @@ from rich.text import Text
 from streamer.events import (
     ActionRequested,
     Alive,
+    BackgroundServiceFailed,
+    BackgroundServiceResolved,
+    BackgroundServiceStarted,
     BatchPlanned,
     BatchWritten,
     ChecksViolated,
     ClusteringAwaited,
     CompactionCompleted,
-    CompactionFailed,
-    CompactionResolved,
-    CompactionStarted,
     Event,
     GroupCommitFailed,
     HookDropped,
@@ -239,15 +239,16 @@ def describe(event: Event) -> str:
             )
         case SchemaEvolved():
             return f"batch {event.batch_id}: columns changed: {', '.join(event.changes)}"
-        case CompactionStarted():
+        case BackgroundServiceStarted():
+            what = " of logs" if event.service == "compaction" else ""
             return (
-                f"compaction {event.instant}{_of(event.table)} started: "
+                f"{event.service} {event.instant}{_of(event.table)} started: "
                 f"{counted(event.file_groups, 'file group')}, "
-                f"{size_text(event.log_bytes)} of logs"
+                f"{size_text(event.num_bytes)}{what}"
             )
-        case CompactionFailed():
+        case BackgroundServiceFailed():
             return (
-                f"compaction {event.instant}{_of(event.table)} failed "
+                f"{event.service} {event.instant}{_of(event.table)} failed "
                 f"({counted(event.failures, 'failure')}), "
                 f"retrying in {event.pause_s:g} s: {event.error_type}: {event.error}"
             )
@@ -258,10 +259,10 @@ def describe(event: Event) -> str:
                 f"{counted(event.rows_written, 'row')}, {size_text(event.bytes_written)} "
                 f"in {event.seconds:.2f} s"
             )
-        case CompactionResolved():
+        case BackgroundServiceResolved():
             return (
-                f"compaction {event.instant}{_of(event.table)} is no longer pending: another "
-                "writer has completed or removed it"
+                f"{event.service} {event.instant}{_of(event.table)} is no longer pending: it was "
+                "completed or removed"
             )
         case UnresolvedLettersExpire():
             days = ", ".join(event.partitions[:_SHOWN_PARTITIONS])

@@ -276,28 +276,31 @@ class SchemaEvolved:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionStarted:
-    """An asynchronous compaction has started.
+class BackgroundServiceStarted:
+    """A table service has started to execute a plan while batches are written.
 
     Attributes:
-        instant: the instant of the compaction.
+        service: the name of the service: ``compaction``, ``bucket_resizing`` or ``clustering``.
+        instant: the instant of the plan.
         file_groups: the number of file groups to rewrite.
-        log_bytes: the size of the log files to merge.
+        num_bytes: the size of the files to rewrite; that of the logs to merge for a compaction.
         table: the URL of the table.
     """
 
+    service: str
     instant: str
     file_groups: int
-    log_bytes: int
+    num_bytes: int
     table: str
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionFailed:
-    """An asynchronous compaction failed. It is retried, and the batches continue.
+class BackgroundServiceFailed:
+    """A plan of a table service failed. It is retried, and the batches continue.
 
     Attributes:
-        instant: the instant of the compaction.
+        service: the name of the service, as in ``BackgroundServiceStarted``.
+        instant: the instant of the plan.
         error: the message of the error.
         failures: the number of consecutive failures, including this one.
         failing_s: seconds since the first of these failures.
@@ -306,6 +309,7 @@ class CompactionFailed:
         table: the URL of the table.
     """
 
+    service: str
     instant: str
     error: str
     failures: int
@@ -346,17 +350,19 @@ class CompactionCompleted:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionResolved:
-    """A deferred compaction is no longer pending.
+class BackgroundServiceResolved:
+    """A deferred plan of a table service is no longer pending.
 
     Either another writer has completed or removed it, or this writer completed it but did not
-    receive the store's answer.
+    receive the store's answer, or removed it because it no longer fitted the table.
 
     Attributes:
-        instant: the instant of the compaction.
+        service: the name of the service, as in ``BackgroundServiceStarted``.
+        instant: the instant of the plan.
         table: the URL of the table.
     """
 
+    service: str
     instant: str
     table: str
 
@@ -401,11 +407,12 @@ class UnresolvedLettersExpire:
 
 @dataclass(frozen=True, slots=True)
 class ServiceFailed:
-    """A table service failed between two batches. It is retried, and the batches continue.
+    """A table service failed, or made way for a batch. It is retried, and the batches continue.
 
     Attributes:
         service: the name of the service: ``partition_expiry``, ``clustering``,
-            ``log_compaction`` or ``catalog_sync``. A sync runs while batches are written.
+            ``log_compaction`` or ``catalog_sync``. A sync runs while batches are written, and so
+            may a clustering.
         error: the message of the error.
         failures: the number of consecutive failures, including this one.
         pause_s: seconds until the service may run again, after a batch.
@@ -423,10 +430,10 @@ class ServiceFailed:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCompleted:
-    """Table services have run, or a batch has waited for a compaction.
+    """Table services have run, or a batch has waited for a service in the background.
 
     The services are log compaction, clustering, the resizing of buckets, cleaning, archival, and
-    the rollback of dead writers. A wait has the name ``compaction_wait``.
+    the rollback of dead writers. A wait has the name of the service, followed by ``_wait``.
 
     Cleaning and archival of the metadata table have the name ``metadata``. A sync that has changed
     a catalog has the name ``catalog_sync``.
@@ -437,12 +444,15 @@ class ServiceCompleted:
         seconds: the duration.
         table: the URL of the table; "" for the rollback at a start, which may concern both the
             table and the dead-letter table.
+        instant: the instant of a clustering or a resize of buckets, or of the plan for which a
+            batch waited; "" for other services.
     """
 
     service: str
     summary: str
     seconds: float
     table: str = ""
+    instant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -642,10 +652,10 @@ Event: TypeAlias = (
     | ChecksViolated
     | PartitionsChanged
     | SchemaEvolved
-    | CompactionStarted
-    | CompactionFailed
+    | BackgroundServiceStarted
+    | BackgroundServiceFailed
+    | BackgroundServiceResolved
     | CompactionCompleted
-    | CompactionResolved
     | PartitionsExpired
     | UnresolvedLettersExpire
     | ServiceFailed
@@ -668,8 +678,8 @@ Event: TypeAlias = (
 class Listener(Protocol):
     """Receives each event, in order, on the thread that emits it.
 
-    Events of asynchronous compactions, hooks, keepalives, warnings and requested actions come from
-    threads that do not belong to the loop.
+    Events of table services in the background, hooks, keepalives, warnings and requested actions
+    come from threads that do not belong to the loop.
     """
 
     def __call__(self, event: Event, /) -> None:

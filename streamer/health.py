@@ -12,12 +12,12 @@ from typing import Protocol
 from streamer.events import (
     ActionRequested,
     Alive,
+    BackgroundServiceFailed,
+    BackgroundServiceResolved,
     BatchPlanned,
     BatchWritten,
     ClusteringAwaited,
     CompactionCompleted,
-    CompactionFailed,
-    CompactionResolved,
     Event,
     Retrying,
     RunFailed,
@@ -25,6 +25,8 @@ from streamer.events import (
     RunResumed,
     RunStarted,
     RunStopped,
+    ServiceCompleted,
+    ServiceFailed,
     SnapshotRead,
     TopicsFound,
     WarningLogged,
@@ -70,10 +72,11 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _FailingCompaction:
-    """The time of a compaction's first failure, and the error class of its last failure."""
+class _FailingPlan:
+    """The time of a plan's first failure, its service, and the error class of its last failure."""
 
     since: float
+    service: str
     error_type: str
 
 
@@ -98,7 +101,7 @@ class Health:
         self._is_streaming = self._is_paused = False
         self._failing_since: float | None = None
         self._failure = ""
-        self._failing_compactions: dict[str, _FailingCompaction] = {}
+        self._failing_plans: dict[str, _FailingPlan] = {}
         self._ended: str | None = None
 
     def watch(self, waiting_at: Callable[[], float]) -> None:
@@ -113,8 +116,8 @@ class Health:
     def __call__(self, event: Event, /) -> None:
         """Update the health with an event."""
         with self._lock:
-            if isinstance(event, CompactionFailed):
-                self._note_failed_compaction(event)
+            if isinstance(event, BackgroundServiceFailed):
+                self._note_failed_plan(event)
             elif not isinstance(event, Alive | WarningLogged | ActionRequested):
                 self._progress_at = self._clock()
                 self._note(event)
@@ -148,9 +151,13 @@ class Health:
                 self._failure = event.error_type
             case ClusteringAwaited():
                 self._is_streaming, self._ended, self._failing_since = False, None, None
-                self._doing = f"waiting for a clustering of another writer: {event.reason}"
-            case CompactionCompleted() | CompactionResolved():
-                self._failing_compactions.pop(event.instant, None)
+                self._doing = f"waiting for a clustering: {event.reason}"
+            case CompactionCompleted() | BackgroundServiceResolved():
+                self._failing_plans.pop(event.instant, None)
+            case ServiceCompleted() if not event.service.endswith("_wait"):
+                self._failing_plans.pop(event.instant, None)
+            case ServiceFailed():  # its plan is removed, or tried again after a pause
+                self._forget_plans_of(event.service)
             case SnapshotRead():
                 self._doing, self._is_streaming = "opening the topic", False
             case RunFailed():
@@ -160,13 +167,18 @@ class Health:
             case _:
                 pass  # counts as progress only
 
-    def _note_failed_compaction(self, event: CompactionFailed) -> None:
-        """Note a failed compaction. It does not count as progress of the loop."""
+    def _note_failed_plan(self, event: BackgroundServiceFailed) -> None:
+        """Note a failed plan. It does not count as progress of the loop."""
         since = self._clock() - event.failing_s
-        before = self._failing_compactions.get(event.instant)
+        before = self._failing_plans.get(event.instant)
         if before is not None:  # a deferred plan counts its failures from zero again
             since = min(since, before.since)
-        self._failing_compactions[event.instant] = _FailingCompaction(since, event.error_type)
+        service = event.service.replace("_", " ")
+        self._failing_plans[event.instant] = _FailingPlan(since, service, event.error_type)
+
+    def _forget_plans_of(self, service: str) -> None:
+        name, known = service.replace("_", " "), self._failing_plans
+        self._failing_plans = {i: one for i, one in known.items() if one.service != name}
 
     def _judge(self, now: float) -> Verdict:
         if self._ended is not None:
@@ -177,7 +189,7 @@ class Health:
             text = f"stuck for {silent_s:.0f} s: {self._doing}"
             return Verdict(False, False, text, Condition.STUCK)
         if self._is_paused:
-            text = "paused" + self._failing_compaction(now)
+            text = "paused" + self._failing_plan(now)
             return Verdict(True, False, text, Condition.PAUSED)
         if self._is_streaming and waited_at - self._progress_at > _RECOVERED_AFTER_S:
             self._failing_since = None
@@ -186,13 +198,14 @@ class Health:
             text = f"failing for {failing_s:.0f} s ({self._failure}): {self._doing}"
             return Verdict(failing_s <= self._stuck_after_s, False, text, Condition.FAILING)
         doing = "waiting for records" if waited_at > self._progress_at else self._doing
-        return Verdict(True, self._is_streaming, doing + self._failing_compaction(now))
+        return Verdict(True, self._is_streaming, doing + self._failing_plan(now))
 
-    def _failing_compaction(self, now: float) -> str:
-        if not self._failing_compactions:
+    def _failing_plan(self, now: float) -> str:
+        if not self._failing_plans:
             return ""
-        longest = min(self._failing_compactions.values())
-        return f"; compaction failing for {now - longest.since:.0f} s ({longest.error_type})"
+        longest = min(self._failing_plans.values())
+        failing = f"{longest.service} failing for {now - longest.since:.0f} s"
+        return f"; {failing} ({longest.error_type})"
 
 
 class SharedHealth:

@@ -96,7 +96,7 @@ class StreamLoop:
 
     Attributes:
         has_unfinished_work: whether a thread that the run did not wait for may still be at work: a
-            thread of a batch, of a compaction, or of the end of the stream.
+            thread of a batch, of a table service, or of the end of the stream.
         waiting_at: when the stream was last seen without a batch in progress, in seconds of
             ``time.monotonic``.
         committed_at: when the run last committed a batch, on the same clock; None before the first
@@ -223,6 +223,8 @@ class StreamLoop:
                     refusals += 1
                     pause_s = pause_after(refusals, limits.backoff_s, limits.max_backoff_s)
                     self._listener(ClusteringAwaited(str(error), refusals, pause_s))
+                    if self._is_out_of_the_way(error):
+                        continue
                 else:
                     failures += 1
                     pause_s = self._report_failure(error, failures)
@@ -240,15 +242,22 @@ class StreamLoop:
         return pause_s
 
     def _waits_for_clustering(self, error: Exception) -> bool:
-        """Return whether the run waits for a clustering of another writer, however long it takes.
+        """Return whether the run waits for a clustering or a resize, however long it takes.
 
-        If no live writer executes the clustering, a run of mode ``once`` does not wait, because it
-        should end. No run waits for a clustering that no writer can execute.
+        If neither this run nor another live writer executes the plan, a run of mode ``once`` does
+        not wait, because it should end. No run waits for a plan that no writer can execute.
         """
-        return isinstance(error, ClusteringExecuted) or (
-            isinstance(error, ReplacementPending)
-            and self._config.mode == "continuous"
-            and self._sink.can_be_clustered(error)
+        if isinstance(error, ClusteringExecuted):
+            return True
+        return isinstance(error, ReplacementPending) and (
+            self._services.executes(error.planned)
+            or (self._config.mode == "continuous" and self._sink.can_be_clustered(error))
+        )
+
+    def _is_out_of_the_way(self, refusal: Exception) -> bool:
+        """Wait for a plan of this run that refused a batch; return whether the plan is gone."""
+        return isinstance(refusal, ReplacementPending) and self._services.make_way(
+            refusal.planned, self._stopping
         )
 
     def _waits_for_source(self, error: Exception) -> bool:

@@ -31,7 +31,10 @@ from sinks.hudi.spark_exchange import SparkExchange
 from sinks.letter_layout import INDEX as DEAD_LETTER_INDEX
 from sinks.letter_layout import LetterLayout
 from sinks.reject_limit import NO_REJECTS, RejectLimit
-from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
+from streamer.background_clustering import BackgroundClustering
+from streamer.background_compaction import BackgroundCompaction
+from streamer.background_resizing import BackgroundResizing
+from streamer.background_services import BackgroundPolicy, BackgroundService, BackgroundServices
 from streamer.batch_forecast import PipelineForecast
 from streamer.catalog_sync import catalog_syncs
 from streamer.checks.start import check_start
@@ -190,14 +193,15 @@ def _assemble(
     sink, writers = open_sink(config, source, hooks.record)
     hooks.begin(writers[0].table)
     runner = _runner(spark)
+    clusterings = table_clusterings(config, writers, runner, listener)
     services = TableServices(
         writers,
         _policies(config),
         runner,
         listener,
-        _async_compactor(config, spark, listener),
+        _background_services(config, writers, clusterings, spark, listener),
         _partition_expiries(config, writers, runner, listener),
-        table_clusterings(config, writers, runner, listener),
+        clusterings,
         catalog_syncs(config, writers[0].table, listener),
         hooks,
     )
@@ -345,7 +349,11 @@ def table_clusterings(
     rules = clustering_rules(config)
     return [
         TableClustering(
-            one, rules if one is writers[0] else replace(rules, policy=None), runner, listener
+            one,
+            rules if one is writers[0] else replace(rules, policy=None),
+            runner,
+            listener,
+            in_background=config.clustering.mode == "async",
         )
         for one in writers
     ]
@@ -544,24 +552,43 @@ def _runner(spark: SparkSession | None) -> Runner:
     return LocalRunner() if spark is None or is_local(spark) else ClusterRunner(spark)
 
 
-def _async_compactor(
-    config: PipelineConfig, spark: SparkSession | None, listener: Listener
-) -> AsyncCompactor | None:
-    compaction, retry = config.compaction, config.run.retry
-    if not compaction.enabled or compaction.mode == "inline":
+def _background_services(
+    config: PipelineConfig,
+    writers: Sequence[TableWriter],
+    clusterings: Sequence[TableClustering],
+    spark: SparkSession | None,
+    listener: Listener,
+) -> BackgroundServices | None:
+    """Return what executes services while batches are written; None if all run between batches."""
+    services = list(background_services(config, writers, clusterings))
+    if not services:
         return None
-    policy = AsyncCompactionPolicy(
-        compaction.compaction_policy(),
-        compaction.max_wait_s,
-        compaction.backlog_commits,
-        compaction.give_up_after_s,
-        retry.backoff_s,
-        retry.max_backoff_s,
+    compaction, retry = config.compaction, config.run.retry
+    policy = BackgroundPolicy(
+        compaction.max_wait_s, compaction.give_up_after_s, retry.backoff_s, retry.max_backoff_s
     )
-    return AsyncCompactor(policy, _compaction_runner(config, spark), listener)
+    return BackgroundServices(services, policy, lambda: _background_runner(config, spark), listener)
 
 
-def _compaction_runner(config: PipelineConfig, spark: SparkSession | None) -> CancellableRunner:
+def background_services(
+    config: PipelineConfig,
+    writers: Sequence[TableWriter],
+    clusterings: Sequence[TableClustering],
+) -> Iterator[BackgroundService]:
+    """Yield the services of each table that run while batches are written."""
+    compaction, resizing = config.compaction, config.bucket_resizing
+    for writer in writers:
+        if compaction.enabled and compaction.mode == "async":
+            when = compaction.compaction_policy()
+            yield BackgroundCompaction(writer, when, compaction.backlog_commits)
+        has_rings = writer.settings.first_ring_count is not None
+        if has_rings and resizing.is_async(config.run, writer.table.version):
+            yield BackgroundResizing(writer, resizing.resize_policy(config.concurrency))
+    if config.clustering.mode == "async":
+        yield from map(BackgroundClustering, clusterings)
+
+
+def _background_runner(config: PipelineConfig, spark: SparkSession | None) -> CancellableRunner:
     if spark is None or is_local(spark):
         return LocalRunner(max(1, usable_threads() // 2))
-    return CancellableClusterRunner(spark, f"compaction of {config.name}")
+    return CancellableClusterRunner(spark, f"table services of {config.name}")

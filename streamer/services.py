@@ -1,4 +1,4 @@
-"""Runs table services between two batches; compaction may also run asynchronously."""
+"""Runs table services between two batches, and starts those that run in the background."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
 from lakemark.services.resize_plan import ResizePolicy
-from streamer.async_compaction import AsyncCompactor
+from streamer.background_compaction import SERVICE as COMPACTION
+from streamer.background_replacement import describe_commit
+from streamer.background_resizing import NOUNS as BUCKETS
+from streamer.background_resizing import SERVICE as RESIZING
+from streamer.background_services import BackgroundServices
 from streamer.catalog_sync import CatalogSyncs
 from streamer.clustering import TableClustering
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
@@ -69,15 +73,16 @@ class TableServices:
     buckets, a clustering combines files, expired partitions are deleted, cleaning deletes old
     files, and archival archives old instants. Then the metadata table is cleaned and archived, too,
     because its history also grows. A pending resize of another writer is executed in any case,
-    because no row can be written to its buckets. A pending log compaction is executed if this
-    pipeline compacts, because it would stop the archival.
+    because batches cannot write to its buckets, or must write rows twice. A pending log compaction
+    is executed if this pipeline compacts, because it would stop the archival. Compaction, resizes
+    and clusterings may run in the background.
 
     Args:
         writers: the writers of the pipeline's table and of its dead-letter table.
         policies: when each service runs.
         runner: executes the tasks.
         listener: receives the events of services.
-        compactor: compacts asynchronously; None to compact between batches.
+        background: executes plans while batches continue; None to run all services between batches.
         expiries: delete expired partitions of the tables.
         clusterings: cluster the tables, and execute the clusterings of other writers.
         catalogs: register the table in catalogs; None if the pipeline has none.
@@ -90,7 +95,7 @@ class TableServices:
         policies: ServicePolicies,
         runner: Runner,
         listener: Listener,
-        compactor: AsyncCompactor | None = None,
+        background: BackgroundServices | None = None,
         expiries: Iterable[PartitionExpiry] = (),
         clusterings: Sequence[TableClustering] = (),
         catalogs: CatalogSyncs | None = None,
@@ -98,7 +103,7 @@ class TableServices:
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
-        self._compactor, self._clusterings = compactor, clusterings
+        self._background, self._clusterings = background, clusterings
         self._expiries = tuple(expiries)
         self._catalogs, self._hooks = catalogs, hooks
         self._guards = {
@@ -109,14 +114,14 @@ class TableServices:
 
     @property
     def mutex(self) -> AbstractContextManager[object]:
-        """The lock to hold while the open tables are used; see ``AsyncCompactor``."""
-        return nullcontext() if self._compactor is None else self._compactor.mutex
+        """The lock to hold while the open tables are used; see ``BackgroundServices``."""
+        return nullcontext() if self._background is None else self._background.mutex
 
     @property
     def in_progress(self) -> str:
-        """``compaction``, ``catalog sync`` or ``hook`` if one runs that has not failed, else ""."""
-        if self._compactor is not None and self._compactor.is_progressing:
-            return "compaction"
+        """What runs in a thread and has not failed, such as ``compaction`` or ``hook``; else ""."""
+        if self._background is not None and self._background.in_progress:
+            return self._background.in_progress
         if self._catalogs is not None and self._catalogs.is_progressing:
             return "catalog sync"
         if self._hooks is not None and self._hooks.is_progressing:
@@ -124,22 +129,22 @@ class TableServices:
         return ""
 
     def check(self) -> None:
-        """Raise if asynchronous compaction must end the run.
+        """Raise if a service in the background must end the run.
 
         Raises:
-            CompactionGivenUp: a compaction has failed for too long.
+            ServiceGivenUp: a plan has failed for too long.
         """
-        if self._compactor is not None:
-            self._compactor.check()
+        if self._background is not None:
+            self._background.check()
 
     def end(self, within_s: float) -> bool:
         """Stop asynchronous services; return whether a thread of them is still running."""
         ends_at = time.monotonic() + within_s
         is_syncing = self._catalogs is not None and self._catalogs.end(0.0)
-        is_compacting = self._compactor is not None and self._compactor.end(within_s)
+        is_executing = self._background is not None and self._background.end(within_s)
         if is_syncing and self._catalogs is not None:
             is_syncing = self._catalogs.end(max(0.0, ends_at - time.monotonic()))
-        return is_compacting or is_syncing
+        return is_executing or is_syncing
 
     def run(self, refused: str = "") -> None:
         """Run the services that are due.
@@ -151,14 +156,17 @@ class TableServices:
         if self._hooks is not None:
             self._hooks.catch_up()
         self._sync_catalogs()
-        for writer in tuple(self._writers):
+        for writer in self._writers:
             self._clear_dead(writer)
+        if self._background is not None:
+            self._background.start_next()
+        for writer in self._writers:
             self._compact(writer)
             self._compact_logs(writer)
             self._resize(writer)
             for clustering in self._clusterings:
                 if clustering.writer is writer:
-                    clustering.run(refused)
+                    clustering.run(refused, self._executed)
             for expiry in self._expiries:
                 if expiry.writer is writer:
                     expiry.run_if_due()
@@ -168,9 +176,25 @@ class TableServices:
         self._sync_catalogs()
 
     def wait(self, stopping: threading.Event) -> None:
-        """Wait for asynchronous compaction if it is behind; see ``AsyncCompactor.wait``."""
-        if self._compactor is not None:
-            self._compactor.wait(stopping)
+        """Wait for a service in the background; see ``BackgroundServices.wait``."""
+        if self._background is not None:
+            self._background.wait(stopping)
+
+    def executes(self, planned: Instant) -> bool:
+        """Return whether a plan is being executed in the background, or just was."""
+        return self._background is not None and self._background.executes(planned.requested_at)
+
+    def make_way(self, planned: Instant, stopping: threading.Event) -> bool:
+        """Wait for a plan that refuses a batch; see ``BackgroundServices.make_way``."""
+        background = self._background
+        return background is not None and background.make_way(planned.requested_at, stopping)
+
+    @property
+    def _executed(self) -> str:
+        return "" if self._background is None else self._background.instant
+
+    def _is_in_background(self, service: str, writer: TableWriter) -> bool:
+        return self._background is not None and self._background.handles(service, writer)
 
     def _sync_catalogs(self) -> None:
         if self._catalogs is not None:
@@ -183,12 +207,7 @@ class TableServices:
             self._report("rollback", ", ".join(rolled_back), started, writer.table)
 
     def _compact(self, writer: TableWriter) -> None:
-        if self._policies.compaction is None:
-            return
-        if self._compactor is not None:
-            if self._compactor.start_next(writer):  # then the other tables come first next time
-                self._writers.remove(writer)
-                self._writers.append(writer)
+        if self._policies.compaction is None or self._is_in_background(COMPACTION, writer):
             return
         started = time.monotonic()
         for instant, metadata in writer.compact_if_due(self._policies.compaction, self._runner):
@@ -223,10 +242,12 @@ class TableServices:
             self._report("log_compaction", text, started, table)
 
     def _resize(self, writer: TableWriter) -> None:
+        if self._is_in_background(RESIZING, writer):
+            return
         started = time.monotonic()
         for instant, metadata in writer.resize_if_due(self._policies.resizing, self._runner):
-            summary = _resize_summary(instant, metadata)
-            self._report("bucket_resizing", summary, started, writer.table)
+            summary = describe_commit(instant, metadata, BUCKETS)
+            self._report(RESIZING, summary, started, writer.table, instant.requested_at)
 
     def _clean(self, table: OpenTable) -> None:
         if self._policies.cleaning is None:
@@ -251,15 +272,11 @@ class TableServices:
         if maintained is not None:
             self._report("metadata", _metadata_summary(maintained), started, table)
 
-    def _report(self, service: str, summary: str, started: float, table: OpenTable) -> None:
+    def _report(
+        self, service: str, summary: str, started: float, table: OpenTable, instant: str = ""
+    ) -> None:
         seconds = time.monotonic() - started
-        self._listener(ServiceCompleted(service, summary, seconds, table.location.url))
-
-
-def _resize_summary(instant: Instant, metadata: CommitMetadata) -> str:
-    before = sum(map(len, metadata.replaced_file_ids.values()))
-    after = counted(len(metadata.write_stats), "bucket")
-    return f"{instant.requested_at}: {counted(before, 'bucket')} rewritten into {after}"
+        self._listener(ServiceCompleted(service, summary, seconds, table.location.url, instant))
 
 
 def _clean_summary(cleaned: Cleaned) -> str:

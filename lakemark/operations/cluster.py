@@ -50,6 +50,7 @@ from lakemark.services.clustering_plan import (
     order_of,
     plan_clustering,
 )
+from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.write.sort_keys import MAX_CURVE_COLUMNS, is_sortable
 from lakemark.write.write_context import WriteContext
 
@@ -235,7 +236,7 @@ def execute_clustering(
         Refused: lakemark cannot execute the plan.
         HudiError: a file cannot be read or written.
     """
-    begin = partial(_begin, table, planned, merger_class)
+    begin = partial(begin_clustering, table, planned, merger_class)
     return execute_replacement(table, begin, runner)
 
 
@@ -244,13 +245,16 @@ def request_clustering(
     policy: ClusteringPolicy,
     choose: ChoosePartitions | None = None,
     merger_class: str | None = None,
+    lock_wait_s: float = LOCK_WAIT_S,
 ) -> GroupReplacement[ClusterTask] | None:
     """Plan a clustering, and begin to execute it; the arguments are those of ``cluster_table``.
 
-    The result is None if there is nothing to rewrite, or while a write is pending.
+    The result is None if there is nothing to rewrite, or while a write is pending. This call, and
+    later ``publish``, wait for the table's lock for ``lock_wait_s`` seconds.
 
     Raises:
         InvalidConfig: a partition does not exist.
+        LockTimeout: another writer held the lock for too long.
         Refused: a restore is pending.
     """
 
@@ -258,14 +262,23 @@ def request_clustering(
         made = plan_clusters(table, policy, choose)
         return made and mark_executed_at_once(made)
 
-    return GroupReplacement.request(table, plan, _check_plan, merger_class)
+    return GroupReplacement.request(table, plan, _check_plan, merger_class, lock_wait_s)
 
 
-def _begin(
-    table: OpenTable, planned: PlannedReplacement, merger_class: str | None
+def begin_clustering(
+    table: OpenTable,
+    planned: PlannedReplacement,
+    merger_class: str | None = None,
+    lock_wait_s: float = LOCK_WAIT_S,
 ) -> GroupReplacement[ClusterTask]:
+    """Begin to execute a pending clustering; see ``GroupReplacement.begin``.
+
+    Raises:
+        Refused: lakemark cannot execute the plan.
+        LockTimeout, WriteConflict: see ``GroupReplacement.begin``.
+    """
     _check_understood(table, planned)
-    return GroupReplacement.begin(table, planned, _check_plan, merger_class)
+    return GroupReplacement.begin(table, planned, _check_plan, merger_class, lock_wait_s)
 
 
 def _check_idle(

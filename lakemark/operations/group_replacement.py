@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from lakemark.errors import Fenced, Refused, StorageUnavailable, WriteConflict
 from lakemark.execution.runner import Runner
@@ -30,7 +30,7 @@ from lakemark.index.ring_files import mark_completed, write_ring
 from lakemark.model.action import REPLACING
 from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
-from lakemark.model.file_slice import FileGroupId
+from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.service_commit import TableFacts, publish_service
@@ -39,12 +39,24 @@ from lakemark.services import clustering
 from lakemark.services.clustering import PlanOutdated
 from lakemark.services.plan_execution import PlanExecution
 from lakemark.services.planned_files import recorded_log_sizes
+from lakemark.services.resize_plan import bytes_of
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.rollback import recover, roll_back_abandoned
+from lakemark.transaction.rollback import recover, roll_back, roll_back_abandoned
+from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.write.write_context import WriteContext
 
-Task = TypeVar("Task")
+
+class SliceTask(Protocol):
+    """A task that rewrites file slices."""
+
+    @property
+    def slices(self) -> tuple[FileSlice, ...]:
+        """The file slices."""
+        ...
+
+
+Task = TypeVar("Task", bound=SliceTask)
 
 _log = logging.getLogger(__name__)
 
@@ -108,6 +120,9 @@ def recover_table(table: OpenTable) -> None:
 class GroupReplacement(Generic[Task]):
     """A plan of an open table that this process executes.
 
+    ``request``, ``begin``, ``publish`` and ``remove`` update the cached state of the open table.
+    ``rewrite`` does not, so another thread may commit to the open table while ``rewrite`` runs.
+
     Attributes:
         table: the open table.
         execution: the execution of the plan.
@@ -128,6 +143,7 @@ class GroupReplacement(Generic[Task]):
         plan: Callable[[], ClusteringPlan | None],
         check: CheckPlan[Task],
         merger_class: str | None = None,
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> GroupReplacement[Task] | None:
         """Write a plan to the timeline, and begin to execute it.
 
@@ -138,11 +154,14 @@ class GroupReplacement(Generic[Task]):
             plan: returns the plan as of the table's last refresh; None if there is nothing to do.
             check: compares the plan with the table.
             merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
+            lock_wait_s: the time in seconds for which this call, and later ``publish``, wait for
+                the table's lock.
 
         Raises:
+            LockTimeout: another writer held the lock for too long.
             Refused: a restore is pending.
         """
-        execution = clustering.request(table.context, plan_at(table, plan))
+        execution = clustering.request(table.context, plan_at(table, plan), lock_wait_s)
         if execution is None:
             return None
         table.snapshot.carry_clustering_request(execution.instant, execution.plan)
@@ -155,6 +174,7 @@ class GroupReplacement(Generic[Task]):
         planned: PlannedReplacement,
         check: CheckPlan[Task],
         merger_class: str | None = None,
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> GroupReplacement[Task]:
         """Begin to execute a pending plan. If the plan is outdated, it is removed.
 
@@ -163,8 +183,10 @@ class GroupReplacement(Generic[Task]):
             planned: the pending instant and its plan.
             check: as for ``request``.
             merger_class: as for ``request``.
+            lock_wait_s: as for ``request``.
 
         Raises:
+            LockTimeout: another writer held the lock for too long.
             WriteConflict: another writer is executing, has completed or has removed the plan; or
                 the plan was outdated.
             Refused: the plan is outdated, but Apache Hudi has written rows to its new buckets; or
@@ -175,7 +197,7 @@ class GroupReplacement(Generic[Task]):
         except PlanOutdated:
             _remove(table, planned)
             raise
-        execution = PlanExecution.begin(table.context, *planned)
+        execution = PlanExecution.begin(table.context, *planned, lock_wait_s)
         table.snapshot.carry_start(execution.instant)
         return cls._of(table, execution, check, merger_class)
 
@@ -197,6 +219,11 @@ class GroupReplacement(Generic[Task]):
         context = replace(context, attempt=instant.attempt).use_storage(table.storage)
         log_sizes = recorded_log_sizes(plan.log_paths, table.timeline, table.store)
         return cls(table, execution, checked, checked.create_rewriter(context, log_sizes), check)
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the file slices that are rewritten."""
+        return sum(bytes_of(one) for task in self.checked.tasks for one in task.slices)
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
         """Write the new base files, which no reader sees before ``publish``.
@@ -245,6 +272,17 @@ class GroupReplacement(Generic[Task]):
         except NotFound:
             reason = "its prepared content was removed by a rollback"
             raise Fenced(instant.requested_at, reason) from None
+
+    def remove(self) -> bool:
+        """Remove the plan and the files of this attempt; return False if it was published.
+
+        If ``rewrite`` still runs in another thread, call this again after it has ended, which
+        deletes the files that it has written meanwhile.
+        """
+        try:
+            return roll_back(self.table.context, self.execution.instant)
+        finally:
+            self.table.refresh()
 
     def stop_heartbeat(self) -> None:
         """Stop the heartbeat. If the plan is not completed, other writers may execute it."""

@@ -37,6 +37,7 @@ from lakemark.operations.planned_resize import changes_of, check_resize
 from lakemark.operations.service_commit import TableFacts
 from lakemark.services.bucket_rewriter import RewriteTask
 from lakemark.services.resize_plan import ResizePolicy, plan_resize
+from lakemark.transaction.table_context import LOCK_WAIT_S
 
 
 def check_resizable(table: OpenTable) -> int:
@@ -108,8 +109,7 @@ def resize_buckets(
     """
     done = []
     for planned in pending_resizes(table):
-        check_resizable(table)
-        begin = partial(GroupReplacement.begin, table, planned, check_resize, merger_class)
+        begin = partial(begin_resize, table, planned, merger_class)
         done += execute_replacement(table, begin, runner, table_facts)
     if policy is not None:
         request = partial(request_resize, table, policy, merger_class)
@@ -139,16 +139,36 @@ def resize_table(
     return done
 
 
+def begin_resize(
+    table: OpenTable,
+    planned: PlannedReplacement,
+    merger_class: str | None = None,
+    lock_wait_s: float = LOCK_WAIT_S,
+) -> GroupReplacement[RewriteTask]:
+    """Begin to execute a pending resize; see ``GroupReplacement.begin``.
+
+    Raises:
+        Unsupported: see ``check_resizable``.
+        LockTimeout, WriteConflict, Refused: see ``GroupReplacement.begin``.
+    """
+    check_resizable(table)
+    return GroupReplacement.begin(table, planned, check_resize, merger_class, lock_wait_s)
+
+
 def request_resize(
-    table: OpenTable, policy: ResizePolicy, merger_class: str | None = None
+    table: OpenTable,
+    policy: ResizePolicy,
+    merger_class: str | None = None,
+    lock_wait_s: float = LOCK_WAIT_S,
 ) -> GroupReplacement[RewriteTask] | None:
     """Plan a resize, and begin to execute it; the arguments are those of ``resize_buckets``.
 
     The result is None if no bucket needs to be resized, or while a write is pending.
 
     Raises:
+        LockTimeout: another writer held the table's lock for longer than ``lock_wait_s``.
         Unsupported: see ``check_resizable``.
         Refused: a restore is pending.
     """
     plan = partial(plan_buckets, table, policy)
-    return GroupReplacement.request(table, plan, check_resize, merger_class)
+    return GroupReplacement.request(table, plan, check_resize, merger_class, lock_wait_s)

@@ -31,12 +31,19 @@ from lakemark.operations.expression_trust import expression_statement
 from lakemark.operations.file_group_assigner import (
     FileGroupAssigner,
 )
+from lakemark.operations.group_replacement import GroupReplacement, PlannedReplacement
 from lakemark.operations.index_agreement import check_same_buckets, check_same_index, repeats_keys
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.non_blocking import check_appends, check_non_blocking
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.replaced_groups import NOTHING_REPLACED, ReplacedGroups
-from lakemark.operations.resize_buckets import plan_buckets, resize_buckets
+from lakemark.operations.resize_buckets import (
+    begin_resize,
+    pending_resizes,
+    plan_buckets,
+    request_resize,
+    resize_buckets,
+)
 from lakemark.operations.table_index import has_global_keys
 from lakemark.operations.write_checks import check_record_index
 from lakemark.operations.write_context import write_context
@@ -44,6 +51,7 @@ from lakemark.operations.writer_settings import WriterSettings
 from lakemark.operations.written_columns import WrittenColumns
 from lakemark.schema.field_path import column_at
 from lakemark.services import indexing
+from lakemark.services.bucket_rewriter import RewriteTask
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.resize_plan import ResizePolicy
 from lakemark.timeline.timeline import Timeline
@@ -196,6 +204,11 @@ class TableWriter:
             with suppress(Retriable):  # a later ``recover`` rolls the instant back
                 self.abandon()
             raise
+
+    @property
+    def _has_rings(self) -> bool:
+        """Whether the table has consistent hashing, and a commit."""
+        return None not in (self.settings.first_ring_count, self.table.first_ring_count)
 
     @property
     def may_be_clustered(self) -> bool:
@@ -384,8 +397,8 @@ class TableWriter:
         Raises:
             Refused, Unsupported: see ``resize_buckets``.
         """
-        if self.settings.first_ring_count is None or self.table.first_ring_count is None:
-            return []  # there is no consistent hashing, or no commit yet
+        if not self._has_rings:
+            return []
         if policy is None and not self.table.timeline.pending(*REPLACING):
             return []
         if policy is not None and plan_buckets(self.table, policy) is None:
@@ -393,6 +406,70 @@ class TableWriter:
 
         merger = self.settings.merger_class
         return resize_buckets(self.table, policy, runner, self._current_facts, merger)
+
+    def pending_resizes(self) -> list[PlannedReplacement]:
+        """Return the pending resizes of all writers, as of the cached timeline.
+
+        Raises:
+            Refused: lakemark does not understand a plan.
+        """
+        return pending_resizes(self.table) if self.may_be_clustered else []
+
+    def request_resize(
+        self, policy: ResizePolicy, lock_wait_s: float = LOCK_WAIT_S
+    ) -> GroupReplacement[RewriteTask] | None:
+        """Plan a resize if the sizes of the buckets ask for one, and begin to execute it.
+
+        The cached timeline, as of the last ``recover`` or ``commit``, decides whether a resize is
+        due. The result is None if none is due, in a table without consistent hashing, and while
+        another writer is writing.
+
+        Args:
+            policy: decides which buckets are resized.
+            lock_wait_s: the time in seconds to wait for the table's lock, now and at publication.
+
+        Raises:
+            LockTimeout: another writer held the lock for too long.
+            Unsupported: see ``request_resize`` of ``lakemark.operations.resize_buckets``.
+        """
+        if not self._has_rings or plan_buckets(self.table, policy) is None:
+            return None
+        return request_resize(self.table, policy, self.settings.merger_class, lock_wait_s)
+
+    def begin_resize(
+        self, planned: PlannedReplacement, lock_wait_s: float = LOCK_WAIT_S
+    ) -> GroupReplacement[RewriteTask] | None:
+        """Begin to execute a pending resize.
+
+        Return None if another writer is executing, has completed or has removed the resize, or if
+        the resize was outdated, and has been removed.
+
+        Args:
+            planned: the resize and its plan.
+            lock_wait_s: as for ``request_resize``.
+
+        Raises:
+            LockTimeout: another writer held the lock for too long.
+            Refused, Unsupported: see ``resize_buckets``.
+        """
+        self.table.refresh()
+        try:
+            return begin_resize(self.table, planned, self.settings.merger_class, lock_wait_s)
+        except WriteConflict:
+            self.table.refresh()
+            return None
+
+    def publish_resize(
+        self, resize: GroupReplacement[RewriteTask], stats: Sequence[WriteStat]
+    ) -> tuple[Instant, CommitMetadata]:
+        """Publish the new buckets of a resize. Its commit records the table's current columns.
+
+        Raises:
+            WriteConflict: the resize conflicts with another writer's commit, or another writer has
+                completed or rolled back the resize.
+            LockTimeout: another writer held the lock for too long; call this method again.
+        """
+        return resize.publish(stats, self._current_facts)
 
     def compactions_to_do(
         self, policy: CompactionPolicy, skipped: Collection[str] = ()

@@ -64,7 +64,9 @@ def added_files(view: FileSystemView, planned: PlannedSlice) -> frozenset[str]:
     return _names_of(current) - planned.names if current else frozenset()
 
 
-def request(context: TableContext, plan_at: PlanAt) -> PlanExecution[ClusteringPlan] | None:
+def request(
+    context: TableContext, plan_at: PlanAt, lock_wait_s: float = LOCK_WAIT_S
+) -> PlanExecution[ClusteringPlan] | None:
     """Write a plan to the timeline, and begin to execute it.
 
     The result is None if there is nothing to cluster, or while a write is pending.
@@ -72,6 +74,7 @@ def request(context: TableContext, plan_at: PlanAt) -> PlanExecution[ClusteringP
     Args:
         context: the table.
         plan_at: returns the plan as of a timeline, or None.
+        lock_wait_s: see ``Transaction.resume``.
 
     Raises:
         Refused: a restore is pending.
@@ -87,7 +90,7 @@ def request(context: TableContext, plan_at: PlanAt) -> PlanExecution[ClusteringP
         made.append(requested[1])
         return requested[0]
 
-    transaction = Transaction.request(context, create)
+    transaction = Transaction.request(context, create, lock_wait_s)
     return None if transaction is None else PlanExecution(transaction.instant, made[0], transaction)
 
 

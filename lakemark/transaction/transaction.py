@@ -186,7 +186,10 @@ class Transaction:
 
     @classmethod
     def request(
-        cls, context: TableContext, create: Callable[[Lease], Instant | None]
+        cls,
+        context: TableContext,
+        create: Callable[[Lease], Instant | None],
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> Transaction | None:
         """Request a table service and begin an attempt to execute it, under one lease.
 
@@ -195,15 +198,16 @@ class Transaction:
         Args:
             context: the table's context.
             create: creates the requested instant; returns None if there is nothing to do.
+            lock_wait_s: see ``resume``.
 
         Raises:
             LeaseLost: the lease expired while this process held the lock. The plan may exist.
         """
-        with context.lock.hold(LOCK_WAIT_S) as lease:
+        with context.lock.hold(lock_wait_s) as lease:
             planned = create(lease)
             if planned is None:
                 return None
-            return cls._create_attempt(context, planned, lease, LOCK_WAIT_S)
+            return cls._create_attempt(context, planned, lease, lock_wait_s)
 
     @classmethod
     def _requested(

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from lakemark.errors import InvalidConfig
+from lakemark.model.format_version import FormatVersion
 from lakemark.services.resize_plan import MERGE_BELOW_BYTES, SPLIT_ABOVE_BYTES, ResizePolicy
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.errors import Problem
+from streamer.config.run import RunConfig
 from streamer.config.section import Section
+from streamer.config.table import TableConfig
 
 
 class BucketResizingConfig(Section):
     """Resizing splits large buckets and merges small ones, in tables with consistent hashing.
 
-    It runs between two batches, after a compaction that is due.
+    See [Buckets that are split and
+    merged](writing_foreign_tables.md#buckets-that-are-split-and-merged).
     """
 
     enabled: bool | None = None
@@ -26,12 +30,31 @@ class BucketResizingConfig(Section):
     Apache Hudi fail if they change a bucket that is being resized."""
 
     split_above_bytes: Annotated[int, Field(ge=1)] = SPLIT_ABOVE_BYTES
-    """Split a bucket whose base file and logs are larger than this number of bytes. The next batch
-    waits meanwhile, about four seconds for 96 MiB on two cores. Apache Hudi splits at 240 MiB."""
+    """Split a bucket whose base file and logs are larger than this number of bytes. With mode
+    ``inline``, the next batch waits meanwhile, about four seconds for 96 MiB on two cores. Apache
+    Hudi splits at 240 MiB."""
 
     merge_below_bytes: Annotated[int, Field(ge=0)] = MERGE_BELOW_BYTES
     """Merge adjacent buckets that are smaller than this number of bytes. A partition keeps at least
     as many buckets as it had at first. 0: merge no buckets."""
+
+    mode: Literal["inline", "async"] | None = None
+    """``inline`` resizes between two batches, after a compaction that is due; the next batch waits
+    for the resize. ``async`` resizes while batches are written, as ``compaction.mode: async`` does,
+    and with its ``max_wait_s`` and ``give_up_after_s``. Default: ``async`` if ``run.mode`` is
+    ``continuous``, otherwise ``inline``. Tables of version 6 are always resized ``inline``, because
+    in this version no batch can write to a bucket that is being resized."""
+
+    def is_async(self, run: RunConfig, version: FormatVersion) -> bool:
+        """Return whether buckets are resized while batches are written.
+
+        Args:
+            run: how long the pipeline runs.
+            version: the version of the table.
+        """
+        if version.logs_name_their_slice:
+            return False
+        return (self.mode or ("async" if run.mode == "continuous" else "inline")) == "async"
 
     def resize_policy(self, concurrency: ConcurrencyConfig) -> ResizePolicy | None:
         """Return the policy; None if this pipeline does not resize buckets.
@@ -58,8 +81,11 @@ class BucketResizingConfig(Section):
         )
 
 
-def bucket_resizing_problems(config: BucketResizingConfig) -> Iterator[Problem]:
-    """Yield a problem if the limits are too close to each other."""
+def bucket_resizing_problems(config: BucketResizingConfig, table: TableConfig) -> Iterator[Problem]:
+    """Yield problems if the limits are too close to each other, or the mode has no effect."""
+    if config.mode == "async" and table.version == 6:
+        text = "async has no effect with table.version 6, which is resized inline; remove it"
+        yield Problem("bucket_resizing.mode", text)
     try:
         config.policy()
     except InvalidConfig as error:

@@ -33,8 +33,7 @@ _PENDING = "pending"
 class ClusteringConfig(Section):
     """Clustering combines small files of a table without buckets, and can sort their rows.
 
-    It runs between two batches; the next batch waits for it. See [Clustering in a
-    pipeline](services.md#clustering-in-a-pipeline).
+    See [Clustering in a pipeline](services.md#clustering-in-a-pipeline).
     """
 
     enabled: bool = False
@@ -72,8 +71,17 @@ class ClusteringConfig(Section):
 
     max_io_bytes: Annotated[int, Field(ge=1)] | None = _MAX_IO_BYTES
     """The largest number of bytes that one clustering reads and writes, estimated from the sizes of
-    the files. This limits how long a batch waits. One group is always clustered; the others follow
-    in later clusterings, those with the oldest files first. ``null`` sets no limit."""
+    the files. With ``inline``, this limits how long a batch waits. One group is always clustered;
+    the others follow in later clusterings, those with the oldest files first. ``null`` sets no
+    limit."""
+
+    mode: Literal["inline", "async"] = "inline"
+    """``inline`` clusters between two batches; the next batch waits for the clustering. ``async``
+    clusters while batches are written, with half of this machine's cores or, on a cluster, in a
+    separate scheduler pool. A batch that changes rows of the files then waits for at most
+    ``compaction.max_wait_s``. After that, the clustering is removed and the batch is written;
+    another clustering is made after a minute or more. So ``async`` is for tables whose batches
+    mostly add rows."""
 
     pending: Literal["execute", "keep", "remove"] = "execute"
     """What happens to clusterings that another writer, such as Apache Hudi, has planned, but not

@@ -84,14 +84,16 @@ class CompactionConfig(Section):
     """With ``async``: the longest time, in seconds, that a batch waits for a compaction. Then the
     batch is written anyway. A batch waits while the compaction is published, and if more than
     ``backlog_commits`` delta commits are not compacted. It does not wait for a compaction that has
-    failed."""
+    failed. The same limit applies to ``bucket_resizing.mode: async`` and ``clustering.mode:
+    async``."""
 
     backlog_commits: Annotated[int, Field(ge=1)] = 20
     """With ``async``: batches wait if more than this number of delta commits are not compacted."""
 
     give_up_after_s: Annotated[float, Field(ge=0)] = 3600.0
     """With ``async``: a failed compaction is retried, with the pauses of ``run.retry``. The run
-    stops when the compaction has failed for this number of seconds. 0: the run never stops."""
+    stops when the compaction has failed for this number of seconds. 0: the run never stops. The
+    same limit applies to ``bucket_resizing.mode: async``. A clustering never stops the run."""
 
     def compaction_policy(self) -> CompactionPolicy:
         """Return when a compaction is due."""

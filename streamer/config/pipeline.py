@@ -134,7 +134,7 @@ class PipelineConfig(Section):
             *base_file_problems(self.base_files),
             *compaction_problems(self.compaction, self.table),
             *clustering_problems(self.clustering, self.table, self.archival),
-            *bucket_resizing_problems(self.bucket_resizing),
+            *bucket_resizing_problems(self.bucket_resizing, self.table),
             *partition_lifetime_problems(self.partition_lifetime, self.table),
             *ending_problems(self.source, self.run.mode),
             *retry_problems(self.run.retry),

@@ -17,14 +17,14 @@ from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 from streamer.events import (
     ActionRequested,
     Alive,
+    BackgroundServiceFailed,
+    BackgroundServiceResolved,
+    BackgroundServiceStarted,
     BatchPlanned,
     BatchWritten,
     ChecksViolated,
     ClusteringAwaited,
     CompactionCompleted,
-    CompactionFailed,
-    CompactionResolved,
-    CompactionStarted,
     Event,
     GroupCommitFailed,
     HookDropped,
@@ -187,20 +187,20 @@ class RunMetrics:
                 self._failures.lose(event)
             case SchemaEvolved():
                 self._table.schema_changes.inc(len(event.changes))
-            case CompactionStarted():
-                self._services.running.set(1)
-            case CompactionFailed():
+            case BackgroundServiceStarted():
+                self._services.start(event.service)
+            case BackgroundServiceFailed():
                 self._services.fail(event)
             case CompactionCompleted():
                 self._services.compact(event)
-            case CompactionResolved():
+            case BackgroundServiceResolved():
                 self._services.resolve(event.instant)
             case PartitionsExpired():
                 self._services.expire(event)
             case UnresolvedLettersExpire():
                 self._services.expired_letters.inc(event.letters)
             case ServiceFailed():
-                self._services.fail_between_batches(event.service)
+                self._services.fail_once(event.service)
             case ServiceCompleted():
                 self._services.add(event.service, event.seconds)
             case HookSent():
@@ -222,17 +222,17 @@ class RunMetrics:
                 self._is_paused.set(0)
             case RunFailed():
                 self._failures.fail(event.error_type)
-                self._services.running.set(0)
+                self._services.stop()
                 self._is_running.set(0)
                 self._is_paused.set(0)
             case RunStopped():
                 self._is_running.set(0)
                 self._is_paused.set(0)
                 self._batches.planned.set(0)
-                self._services.running.set(0)
+                self._services.stop()
             case SnapshotRead():
                 self._batches.planned.set(0)
-                self._services.running.set(0)
+                self._services.stop()
             case WarningLogged():
                 self._failures.warnings.inc()
             case TopicsFound():
@@ -520,6 +520,10 @@ class _Tables:
             self._files.labels(*self._run, name, kind, size).set(count)
 
 
+#: The service whose failures have metrics of their own.
+_COMPACTION = "compaction"
+
+
 class _Services:
     """Metrics of table services, inline and asynchronous."""
 
@@ -540,12 +544,16 @@ class _Services:
             "expired_unresolved_letters", "Unresolved dead letters that the retention deleted"
         )
         self._failed = factory.counter(
-            "service_failures", "Failures of table services between batches", "service"
+            "service_failures", "Failures of table services other than compactions", "service"
         )
-        self.running = factory.one_gauge(
+        self._running = factory.gauge(
+            "service_running", "1 while a plan of the service runs in the background", "service"
+        )
+        self._compacting = factory.one_gauge(
             "compaction_running", "1 while an asynchronous compaction runs"
         )
-        self._lock = threading.Lock()  # two threads write below: the loop's and the compaction's
+        self._started = set[str]()  # services whose plans have run in the background
+        self._lock = threading.Lock()  # two threads write below: the loop's and the services'
         self._failing: dict[str, int] = {}
         self._failures = factory.one_counter(
             "compaction_failures", "Failures of asynchronous compactions"
@@ -560,11 +568,15 @@ class _Services:
         )
 
     def compact(self, event: CompactionCompleted) -> None:
-        self.add("compaction", event.seconds)
+        self.add(_COMPACTION, event.seconds)
         self._compacted_rows.inc(event.rows_written)
         self._compacted_bytes.inc(event.bytes_written)
-        self.running.set(0)
         self.resolve(event.instant)
+
+    def start(self, service: str) -> None:
+        """Note that a plan of a service runs in the background."""
+        self._started.add(service)
+        self._run_or_end(service, 1)
 
     def resolve(self, compaction: str) -> None:
         """Forget the failures of a compaction that is no longer pending."""
@@ -572,8 +584,16 @@ class _Services:
             self._failing.pop(compaction, None)
             self._consecutive.set(max(self._failing.values(), default=0))
 
-    def fail(self, event: CompactionFailed) -> None:
-        self.running.set(0)
+    def stop(self) -> None:
+        """Note that the run has ended, so that nothing runs in the background."""
+        for service in tuple(self._started):
+            self._run_or_end(service, 0)
+
+    def fail(self, event: BackgroundServiceFailed) -> None:
+        if event.service != _COMPACTION:
+            self.fail_once(event.service)
+            return
+        self._run_or_end(_COMPACTION, 0)
         self._failures.inc()
         with self._lock:
             self._failing[event.instant] = self._failing.get(event.instant, 0) + 1
@@ -585,11 +605,20 @@ class _Services:
         self._expired.inc(len(event.partitions))
         self._expired_bytes.inc(event.bytes_expired)
 
-    def fail_between_batches(self, service: str) -> None:
+    def fail_once(self, service: str) -> None:
         self._failed.labels(*self._run, self._name(service)).inc()
+        self._run_or_end(service, 0)
 
     def add(self, service: str, seconds: float) -> None:
         self._seconds.labels(*self._run, self._name(service)).observe(seconds)
+        self._run_or_end(service, 0)
+
+    def _run_or_end(self, service: str, running: int) -> None:
+        """Set the gauges of a service, if one of its plans has run in the background."""
+        if service in self._started:
+            self._running.labels(*self._run, self._name(service)).set(running)
+        if service == _COMPACTION:
+            self._compacting.set(running)
 
 
 class _Hooks:

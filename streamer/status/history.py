@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass
 from streamer.display import describe
 from streamer.events import (
     Alive,
+    BackgroundServiceFailed,
+    BackgroundServiceResolved,
+    BackgroundServiceStarted,
     BatchPlanned,
     BatchWritten,
     ChecksViolated,
     ClusteringAwaited,
     CompactionCompleted,
-    CompactionFailed,
-    CompactionResolved,
-    CompactionStarted,
     Event,
     GroupCommitFailed,
     HookDropped,
@@ -56,8 +56,8 @@ _NOT_NOTED = (
     Alive,
     BatchPlanned,
     BatchWritten,
+    BackgroundServiceStarted,
     CompactionCompleted,
-    CompactionStarted,
     HookSent,
     MetricsServed,
     PartitionsExpired,
@@ -67,7 +67,7 @@ _NOT_NOTED = (
 _ERRORS = (
     RunFailed,
     Retrying,
-    CompactionFailed,
+    BackgroundServiceFailed,
     ServiceFailed,
     HookFailed,
     HookDropped,
@@ -127,7 +127,7 @@ class RunHistory:
         self._dead_letters = ""
         self._totals = Counter[str]()
         self._planned: dict[str, object] | None = None
-        self._compaction: dict[str, object] | None = None
+        self._background: dict[str, object] | None = None
         self._has_failed = False
 
     @property
@@ -161,23 +161,26 @@ class RunHistory:
                 self._add_batch(at, event)
             case RecordsRejected():
                 self._add_rejects(at, event)
-            case ServiceCompleted() | PartitionsExpired():
+            case ServiceCompleted() | CompactionCompleted() | PartitionsExpired():
                 self._services.append(_service_facts(at, event, self._text(event)))
-            case CompactionStarted():
-                self._compaction = _compaction_facts(at, event)
-            case CompactionCompleted():
-                self._services.append(_service_facts(at, event, self._text(event)))
-                self._compaction = None
-            case CompactionFailed() | CompactionResolved():
-                self._compaction = None
+                self._end(_service_of(event))
+            case BackgroundServiceStarted():
+                self._background = _background_facts(at, event)
+            case BackgroundServiceFailed() | BackgroundServiceResolved() | ServiceFailed():
+                self._end(event.service)
             case Retrying():
                 self._has_failed, self._planned = False, None
             case RunFailed():
-                self._has_failed, self._planned, self._compaction = True, None, None
+                self._has_failed, self._planned, self._background = True, None, None
             case SnapshotRead() | RunStopped():
-                self._planned = self._compaction = None
+                self._planned = self._background = None
             case _:
                 pass
+
+    def _end(self, service: str) -> None:
+        """Note that no plan of a service runs in the background any more."""
+        if self._background is not None and self._background["service"] == service:
+            self._background = None
 
     def _add_batch(self, at: float, event: BatchWritten) -> None:
         self._planned = None
@@ -225,7 +228,7 @@ class RunHistory:
     def details(self) -> dict[str, object]:
         """Return the recent batches, services, notes, rejects, lags and rates."""
         with self._lock:
-            planned, compaction = self._planned, self._compaction
+            planned, background = self._planned, self._background
             batches, services = [*self._batches], [*self._services]
             notes, lags = [*self._notes], [*self._lags]
             intervals = [asdict(one) for one in self._intervals]
@@ -236,7 +239,7 @@ class RunHistory:
             "batches": batches,
             "throughput": intervals,
             "lag_history": [{"at": at, "records": n, "seconds": s} for at, n, s in lags],
-            "compaction": compaction,
+            "background_service": background,
             "services": services,
             "rejects": _reject_facts(rejected, dead_letters),
             "notes": notes,
@@ -271,27 +274,32 @@ def _batch_facts(at: float, event: BatchWritten) -> dict[str, object]:
     }
 
 
-def _compaction_facts(at: float, event: CompactionStarted) -> dict[str, object]:
+def _background_facts(at: float, event: BackgroundServiceStarted) -> dict[str, object]:
     return {
+        "service": event.service,
         "instant": event.instant,
         "table": event.table,
         "started_at": at,
         "file_groups": event.file_groups,
-        "log_bytes": event.log_bytes,
+        "bytes": event.num_bytes,
     }
 
 
 def _service_facts(
     at: float, event: ServiceCompleted | CompactionCompleted | PartitionsExpired, text: str
 ) -> dict[str, object]:
+    name = _service_of(event)
+    return {"at": at, "service": name, "text": text, "seconds": event.seconds, "table": event.table}
+
+
+def _service_of(event: ServiceCompleted | CompactionCompleted | PartitionsExpired) -> str:
     match event:
         case ServiceCompleted():
-            name = event.service
+            return event.service
         case CompactionCompleted():
-            name = "compaction"
+            return "compaction"
         case PartitionsExpired():
-            name = "partition_expiry"
-    return {"at": at, "service": name, "text": text, "seconds": event.seconds, "table": event.table}
+            return "partition_expiry"
 
 
 def _reject_facts(

@@ -128,7 +128,7 @@ function showPipelines() {
 
 function showState(pipeline) {
   showActions(pipeline);
-  const batch = pipeline.details.batch_in_progress, compaction = pipeline.details.compaction;
+  const batch = pipeline.details.batch_in_progress, service = pipeline.details.background_service;
   show("state",
     h("p", {}, badge(pipeline.state), " ", h("strong", {}, pipeline.name), " ", h("span", {class: "dim"}, `${pipeline.source} → ${pipeline.table}`)),
     h("p", {}, pipeline.reason),
@@ -136,7 +136,7 @@ function showState(pipeline) {
       ["behind", known(pipeline.lag_records) ? `${count(pipeline.lag_records)} records` : "unknown"], ["oldest unread record", duration(pipeline.lag_s)],
       ["last minute", `${count(pipeline.records_per_s)} records/s`], ["last commit", ago(pipeline.last_commit_at)],
       ["batch in progress", batch ? `${count(batch.records)} records, since ${duration(serverNow() - batch.planned_at)}` : "none"],
-      ["compaction in progress", compaction ? `${count(compaction.file_groups)} file groups, since ${duration(serverNow() - compaction.started_at)}` : "none"],
+      ["service in progress", service ? `${service.service}: ${count(service.file_groups)} file groups, since ${duration(serverNow() - service.started_at)}` : "none"],
       ["batches", count(pipeline.batches)], ["records", count(pipeline.records)],
       ["rows", count(pipeline.rows)], ["rejects", count(pipeline.rejects)]]));
 }

@@ -91,7 +91,8 @@ from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.write.markers import MARKERS_FOLDER
 from lakemark.write.sorted_runs import SortMode
 from sinks.hudi.partition_rule import PartitionChange as SinkPartitionChange
-from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
+from streamer.background_compaction import BackgroundCompaction
+from streamer.background_services import BackgroundPolicy, BackgroundServices
 from streamer.clustering import ClusteringRules, PendingPlans, TableClustering
 from streamer.events import Event, Listener, ServiceFailed
 from streamer.partition_expiry import PartitionExpiry
@@ -959,20 +960,21 @@ class _Held(LocalRunner):
 def compact_async(to: TableWriter) -> None:
     """Compact in another thread, and commit a batch before the new base files are written."""
     runner = _Held()
-    policy = AsyncCompactionPolicy(CompactionPolicy(after_commits=1), backoff_s=0.0)
-    compactor = AsyncCompactor(policy, runner, lambda _: None)
+    compaction = BackgroundCompaction(to, CompactionPolicy(after_commits=1))
+    policy = BackgroundPolicy(backoff_s=0.0)
+    background = BackgroundServices([compaction], policy, lambda: runner, lambda _: None)
     try:
-        with compactor.mutex:
-            assert compactor.start_next(to)
+        with background.mutex:
+            assert background.start_next()
         assert runner.is_asked.wait(_SOON_S)
-        with compactor.mutex:
+        with background.mutex:
             commit(to, COMMITTED[2])
         runner.may_go.set()
-        with compactor.mutex:
-            assert compactor.mutex.wait_for(lambda: not to.table.timeline.pending(), _SOON_S)
+        with background.mutex:
+            assert background.mutex.wait_for(lambda: not to.table.timeline.pending(), _SOON_S)
     finally:
         runner.may_go.set()
-        assert not compactor.end(_SOON_S)
+        assert not background.end(_SOON_S)
 
 
 def commit_and_compact(to: TableWriter) -> None:

@@ -18,7 +18,8 @@ from lakemark.storage import StorageLocation, open_storage
 from sinks.hudi.sink import HudiSink
 from sinks.reject_limit import NO_REJECTS
 from streamer import cli, pipeline
-from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
+from streamer.background_compaction import BackgroundCompaction
+from streamer.background_services import BackgroundPolicy, BackgroundServices
 from streamer.config.pipeline import PipelineConfig
 from streamer.events import Listener
 from streamer.loop import StreamLoop
@@ -77,8 +78,10 @@ def build(
     for number in (1, 2):
         commit(rows, [Row("a", number), Row("b", number, region="south")])
     runner, compaction = HeldRunner(), CompactionPolicy(1)
-    compactor = AsyncCompactor(AsyncCompactionPolicy(compaction), runner, listener)
-    services = TableServices([rows], ServicePolicies(compaction), runner, listener, compactor)
+    background = BackgroundServices(
+        [BackgroundCompaction(rows, compaction)], BackgroundPolicy(), lambda: runner, listener
+    )
+    services = TableServices([rows], ServicePolicies(compaction), runner, listener, background)
     sink = HudiSink(rows, None, cast(Any, None), NO_REJECTS)
     source = cast(Any, GoneTopic(runner.begun))
     loop = StreamLoop(

@@ -31,13 +31,14 @@ from lakemark.storage import Storage
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
-from streamer import async_compaction
-from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor, CompactionGivenUp
+from streamer import background_services
+from streamer.background_compaction import BackgroundCompaction
+from streamer.background_services import BackgroundPolicy, BackgroundServices, ServiceGivenUp
 from streamer.events import (
+    BackgroundServiceFailed,
+    BackgroundServiceResolved,
+    BackgroundServiceStarted,
     CompactionCompleted,
-    CompactionFailed,
-    CompactionResolved,
-    CompactionStarted,
     Event,
     ServiceCompleted,
 )
@@ -51,11 +52,10 @@ from tests.tables import SCHEMA, Row, commit, contents, data_files, make, write_
 from tests.waiting import until
 from tests.writers import SHARING, plan_clustering
 
-POLICY = AsyncCompactionPolicy(
-    CompactionPolicy(2), max_wait_s=0.2, backlog_commits=6, backoff_s=0.01
-)
+POLICY = BackgroundPolicy(max_wait_s=0.2, backoff_s=0.01)
+WHEN, BACKLOG_COMMITS = CompactionPolicy(2), 6
 OTHERS = ServicePolicies(
-    POLICY.compaction, CleaningPolicy(commits=2), ArchivalPolicy(3, 4, delta_commits_to_compact=2)
+    WHEN, CleaningPolicy(commits=2), ArchivalPolicy(3, 4, delta_commits_to_compact=2)
 )
 CLOCK = SharedClock()
 
@@ -84,16 +84,23 @@ class Scenario:
     def __init__(
         self,
         storage: Storage,
-        policy: AsyncCompactionPolicy = POLICY,
+        policy: BackgroundPolicy = POLICY,
         multi_writer: MultiWriter | None = None,
     ) -> None:
         self.storage, self.to = storage, writer(storage, multi_writer=multi_writer)
         self.runner, self.events = HeldRunner(), list[Event]()
         self.stopping = threading.Event()
-        self.compaction = AsyncCompactor(policy, self.runner, self.events.append)
+        self.compaction = self.background_of([self.to], policy)
         self.services = TableServices(
             [self.to], OTHERS, LocalRunner(1), self.events.append, self.compaction
         )
+
+    def background_of(
+        self, writers: Sequence[TableWriter], policy: BackgroundPolicy = POLICY
+    ) -> BackgroundServices:
+        """Return what compacts tables in the background, with the runner of this scenario."""
+        compactions = [BackgroundCompaction(one, WHEN, BACKLOG_COMMITS) for one in writers]
+        return BackgroundServices(compactions, policy, lambda: self.runner, self.events.append)
 
     def batch(self, *rows: Row) -> None:
         """Write a batch and run the services after it, with the mutex."""
@@ -112,7 +119,7 @@ class Scenario:
 
 @contextmanager
 def started(
-    policy: AsyncCompactionPolicy = POLICY, multi_writer: MultiWriter | None = None
+    policy: BackgroundPolicy = POLICY, multi_writer: MultiWriter | None = None
 ) -> Iterator[Scenario]:
     storage = new_storage()
     make(storage)
@@ -148,7 +155,7 @@ def deferred_for_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
     """
     for number in range(1, 4):
         scenario.batch(Row("a", number, number))
-    until(lambda: scenario.reported(CompactionStarted) == 1)
+    until(lambda: scenario.reported(BackgroundServiceStarted) == 1)
     (plan,) = scenario.to.table.timeline.pending(Action.COMPACTION)
     group = scenario.to.table.view().latest_slices()[0].group
     clustering = plan_clustering(scenario.storage, group)
@@ -162,7 +169,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """A function that moves the compactor's clock ahead by some seconds."""
     ahead_s = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
-    monkeypatch.setattr(async_compaction, "time", clock)
+    monkeypatch.setattr(background_services, "time", clock)
 
     def pass_by(seconds: float) -> None:
         ahead_s[0] += seconds
@@ -174,14 +181,14 @@ def test_batches_continue_while_a_compaction_runs() -> None:
     with started() as scenario:
         for number in range(1, 5):
             scenario.batch(Row("a", number, number), Row(f"n{number}", 1, 1, region="south"))
-        until(lambda: scenario.reported(CompactionStarted) == 1)
+        until(lambda: scenario.reported(BackgroundServiceStarted) == 1)
         (pending,) = scenario.to.table.timeline.pending(Action.COMPACTION)
         assert pending.state.value == "inflight"
         expected = {"a": (4, 4)} | {f"n{number}": (1, 1) for number in range(1, 5)}
         assert_whole(scenario, expected)
         scenario.finish()
         assert scenario.reported(CompactionCompleted) == 1
-        assert scenario.reported(CompactionFailed) == 0
+        assert scenario.reported(BackgroundServiceFailed) == 0
         assert_whole(scenario, expected)
         scenario.batch(Row("a", 9, 9))
         scenario.finish()
@@ -230,7 +237,7 @@ def test_no_batch_waits_once_the_run_is_to_end() -> None:
         scenario.batch(Row("a", 7, 7))
         assert time.monotonic() - began < LONG_S
         stopper.join()
-        assert scenario.reported(CompactionFailed) == 0
+        assert scenario.reported(BackgroundServiceFailed) == 0
         scenario.finish()
         assert_whole(scenario, {"a": (7, 7)})
 
@@ -240,7 +247,7 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
 ) -> None:
     with started(multi_writer=SHARING) as scenario:
         plan, clustering = deferred_for_a_clustering(scenario)
-        failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
+        failed = [event for event in scenario.events if isinstance(event, BackgroundServiceFailed)]
         assert [(f.instant, f.error_type) for f in failed] == [(plan.requested_at, "WriteConflict")]
         writer(scenario.storage).table.store.forget(clustering)  # its writer gives it up
         scenario.batch(Row("a", 4, 4))
@@ -251,7 +258,7 @@ def test_a_conflict_with_other_writers_may_pass_and_the_plan_is_tried_again(
         done = [event for event in scenario.events if isinstance(event, CompactionCompleted)]
         assert [one.instant for one in done] == [plan.requested_at]
         scenario.batch(Row("a", 6, 6))
-        assert scenario.reported(CompactionResolved) == 0, "it was done here"
+        assert scenario.reported(BackgroundServiceResolved) == 0, "it was done here"
         scenario.finish()
         assert_whole(scenario, {"a": (6, 6)})
 
@@ -260,16 +267,16 @@ def test_plan_of_another_writer_is_reported_once_and_no_longer_fails() -> None:
     with started(multi_writer=SHARING) as scenario:
         plan, clustering = deferred_for_a_clustering(scenario)
         scenario.batch(Row("b", 1, 1, region="south"))
-        assert scenario.reported(CompactionFailed) == 1
-        assert scenario.reported(CompactionResolved) == 0, "it is pending"
+        assert scenario.reported(BackgroundServiceFailed) == 1
+        assert scenario.reported(BackgroundServiceResolved) == 0, "it is pending"
         other = writer(scenario.storage)
         other.table.store.forget(clustering)
         done = other.compact_if_due(CompactionPolicy(100), LocalRunner(1))
         assert [instant.requested_at for instant, _ in done] == [plan.requested_at]
         for number in range(4, 6):
             scenario.batch(Row("a", number, number))
-        assert [e for e in scenario.events if isinstance(e, CompactionResolved)] == [
-            CompactionResolved(plan.requested_at, other.table.location.url)
+        assert [e for e in scenario.events if isinstance(e, BackgroundServiceResolved)] == [
+            BackgroundServiceResolved("compaction", plan.requested_at, other.table.location.url)
         ]
         scenario.finish()
         assert_whole(scenario, {"a": (5, 5), "b": (1, 1)})
@@ -283,18 +290,18 @@ def test_running_plan_is_reported_only_by_its_attempt(later: Callable[[float], N
         scenario.runner.may_go.clear()
         later(60.0)
         scenario.batch(Row("a", 4, 4))
-        until(lambda: scenario.reported(CompactionStarted) == 2)
+        until(lambda: scenario.reported(BackgroundServiceStarted) == 2)
         other.table.refresh()
         (planned,) = other.table.timeline.pending(Action.COMPACTION)
         # As Apache Hudi, which does not ask whether somebody is executing a plan.
         other.table.storage.delete([f"{HEARTBEAT_FOLDER}/{planned.requested_at}"])
         assert len(other.compact_if_due(CompactionPolicy(100), LocalRunner(1))) == 1
         scenario.batch(Row("a", 5, 5))
-        assert scenario.reported(CompactionResolved) == 0, "it is at work"
+        assert scenario.reported(BackgroundServiceResolved) == 0, "it is at work"
         scenario.finish()
         until(lambda: scenario.compaction._job is None)
         scenario.batch(Row("a", 6, 6))
-        assert scenario.reported(CompactionResolved) == 1
+        assert scenario.reported(BackgroundServiceResolved) == 1
         scenario.finish()
         assert_whole(scenario, {"a": (6, 6)})
 
@@ -306,7 +313,7 @@ def test_failed_compaction_is_reported_and_retried_while_batches_continue() -> N
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
         until(lambda: scenario.reported(CompactionCompleted) == 1)
-        failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
+        failed = [event for event in scenario.events if isinstance(event, BackgroundServiceFailed)]
         assert [(f.failures, f.error_type) for f in failed] == [
             (1, "ValueError"),
             (2, "StorageUnavailable"),
@@ -322,18 +329,18 @@ def test_lock_of_another_writer_delays_no_batch_and_causes_no_second_rewrite() -
                 commit(scenario.to, [Row("a", number, number)])
             scenario.services.run()
             lease = others_lock.acquire(1)
-        until(lambda: scenario.reported(CompactionFailed) >= 1)
-        assert scenario.reported(CompactionStarted) == 0
+        until(lambda: scenario.reported(BackgroundServiceFailed) >= 1)
+        assert scenario.reported(BackgroundServiceStarted) == 0
         lease.release()
-        until(lambda: scenario.reported(CompactionStarted) == 1)
-        until(lambda: scenario.compaction.is_progressing)  # what was in its way has passed
-        before = scenario.reported(CompactionFailed)
+        until(lambda: scenario.reported(BackgroundServiceStarted) == 1)
+        until(lambda: scenario.compaction.in_progress != "")  # what was in its way has passed
+        before = scenario.reported(BackgroundServiceFailed)
         with others_lock.hold(1):
             scenario.runner.may_go.set()
-            until(lambda: scenario.reported(CompactionFailed) >= before + 2)
+            until(lambda: scenario.reported(BackgroundServiceFailed) >= before + 2)
         until(lambda: scenario.reported(CompactionCompleted) == 1)
-        assert scenario.reported(CompactionStarted) == 1, "the written files were kept"
-        failed = [event for event in scenario.events if isinstance(event, CompactionFailed)]
+        assert scenario.reported(BackgroundServiceStarted) == 1, "the written files were kept"
+        failed = [event for event in scenario.events if isinstance(event, BackgroundServiceFailed)]
         assert {event.error_type for event in failed} == {"LockTimeout"}
         assert [event.failures for event in failed[before : before + 2]] == [1, 2]
         assert_whole(scenario, {"a": (3, 3)})
@@ -345,7 +352,7 @@ def test_failing_listener_stops_keepalives() -> None:
 
         def emit(event: Event) -> None:
             scenario.events.append(event)
-            if isinstance(event, CompactionStarted) and troubles:
+            if isinstance(event, BackgroundServiceStarted) and troubles:
                 raise troubles.pop()
 
         scenario.compaction._listener = emit
@@ -353,7 +360,7 @@ def test_failing_listener_stops_keepalives() -> None:
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
         until(lambda: scenario.reported(CompactionCompleted) == 1)
-        assert scenario.reported(CompactionFailed) == 1
+        assert scenario.reported(BackgroundServiceFailed) == 1
         assert scenario.storage.list_folder(HEARTBEAT_FOLDER)[1] == []
         assert_whole(scenario, {"a": (3, 3)})
 
@@ -363,6 +370,7 @@ def test_tables_take_turns_in_compaction() -> None:
         storage = new_storage()
         make(storage)
         letters = writer(storage)
+        scenario.compaction = scenario.background_of([scenario.to, letters])
         scenario.services = TableServices(
             [scenario.to, letters],
             OTHERS,
@@ -388,11 +396,11 @@ def test_compaction_that_fails_too_long_ends_the_run_and_keeps_its_plan() -> Non
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
         scenario.runner.may_go.set()
-        with pytest.raises(CompactionGivenUp, match="gone"):
+        with pytest.raises(ServiceGivenUp, match="gone"):
             for _ in range(12_000):
                 scenario.services.check()
                 time.sleep(0.01)
-        with pytest.raises(CompactionGivenUp):
+        with pytest.raises(ServiceGivenUp):
             scenario.batch(Row("a", 4, 4))
         assert contents(scenario.storage) == {"a": (4, 4)}, "the batch is committed all the same"
     again = writer(scenario.storage)
@@ -405,7 +413,7 @@ def test_abandoned_compaction_is_executed_by_the_next_run() -> None:
     with started() as scenario:
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
-        until(lambda: scenario.reported(CompactionStarted) == 1)
+        until(lambda: scenario.reported(BackgroundServiceStarted) == 1)
         assert scenario.services.end(0.01), "it is still at work"
     assert scenario.reported(CompactionCompleted) == 0
     following = Scenario(scenario.storage)
@@ -423,7 +431,7 @@ def test_an_attempt_after_the_columns_changed_writes_the_same_rows_to_another_fi
     to = writer(storage)
     for number in range(1, 4):
         commit(to, [Row("a", number, number)])
-    ((planned, plan),) = to.compactions_to_do(POLICY.compaction)
+    ((planned, plan),) = to.compactions_to_do(WHEN)
     first = Compaction.begin(to.table, (planned, plan))
     (written,) = first.rewrite(LocalRunner(1))
     before = rows_of(storage, written.path or "")
@@ -470,14 +478,14 @@ def test_a_plan_is_executed_again_if_a_task_of_it_ran_twice_and_wrote_other_byte
     is_beside: bool,
 ) -> None:
     with started() as scenario:
-        scenario.runner = scenario.compaction._runner = OtherSoftware(scenario.storage)
+        scenario.runner = OtherSoftware(scenario.storage)
         for number in range(1, 4):
             commit(scenario.to, [Row("a", number, number)])
-        ((planned, _),) = scenario.to.compactions_to_do(POLICY.compaction)
+        ((planned, _),) = scenario.to.compactions_to_do(WHEN)
         if is_beside:
             scenario.batch(Row("a", 4, 4))
             until(lambda: scenario.reported(CompactionCompleted) == 1)
-            assert scenario.reported(CompactionFailed) == 1
+            assert scenario.reported(BackgroundServiceFailed) == 1
         else:
             commit(scenario.to, [Row("a", 4, 4)])
             with pytest.raises(WriteConflict, match="other software"):
@@ -491,12 +499,12 @@ def test_plan_that_is_rolled_back_during_execution_is_planned_again() -> None:
     with started() as scenario:
         for number in range(1, 4):
             scenario.batch(Row("a", number, number))
-        until(lambda: scenario.reported(CompactionStarted) == 1)
+        until(lambda: scenario.reported(BackgroundServiceStarted) == 1)
         (pending,) = scenario.to.table.timeline.pending(Action.COMPACTION)
         roll_back_named(writer(scenario.storage).table.context, pending.requested_at)
         scenario.runner.may_go.set()
         until(lambda: scenario.reported(CompactionCompleted) == 1)
-        assert scenario.reported(CompactionFailed) == 1
+        assert scenario.reported(BackgroundServiceFailed) == 1
         assert contents(scenario.storage) == {"a": (3, 3)}
         assert metadata_differences(writer(scenario.storage).table) == []
 
@@ -512,14 +520,14 @@ def with_a_plan() -> Storage:
     commit(to, [Row("c", 1, 1, region="south")])
     for number in (1, 2, 3):
         commit(to, [Row("a", number, number), Row("b", number, number, region="south")])
-    assert to.compactions_to_do(POLICY.compaction)
+    assert to.compactions_to_do(WHEN)
     return storage
 
 
 def batch_and_compaction(to: TableWriter) -> None:
     """Write new base files while a batch is in flight, and then publish both."""
     to.recover()
-    (planned,) = to.compactions_to_do(POLICY.compaction)
+    (planned,) = to.compactions_to_do(WHEN)
     compaction = to.begin_compaction(planned)
     assert compaction is not None
     batch = write_files(to, [Row("a", 4, 4), Row("d", 4, 4, region="west")])

@@ -134,9 +134,8 @@ DESCRIBED: list[tuple[Event, str]] = [
         "compaction 20260501000000001 of orders: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
     ),
     (
-        events.CompactionResolved("20260501000000001", "/lake/orders"),
-        "compaction 20260501000000001 of orders is no longer pending: another writer has "
-        "completed or removed it",
+        events.BackgroundServiceResolved("compaction", "20260501000000001", "/lake/orders"),
+        "compaction 20260501000000001 of orders is no longer pending: it was completed or removed",
     ),
     (
         events.ServiceCompleted("cleaning", "3 files", 0.1, "s3://lake/orders_dead_letters/"),

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from streamer.events import (
     ActionRequested,
     Alive,
+    BackgroundServiceFailed,
+    BackgroundServiceResolved,
     BatchPlanned,
     BatchWritten,
     ClusteringAwaited,
     CompactionCompleted,
-    CompactionFailed,
-    CompactionResolved,
     Retrying,
     RunFailed,
     RunPaused,
@@ -85,19 +85,26 @@ def test_service_after_a_batch_may_be_stuck(run: Run) -> None:
     "end",
     [
         CompactionCompleted("20260501120000500", 2, 70, 800, 1.5, "/lake/orders"),
-        CompactionResolved("20260501120000500", "/lake/orders"),
+        BackgroundServiceResolved("compaction", "20260501120000500", "/lake/orders"),
     ],
 )
 def test_failed_compaction_is_reported_and_hides_no_stuck_batch(
-    run: Run, end: CompactionCompleted | CompactionResolved
+    run: Run, end: CompactionCompleted | BackgroundServiceResolved
 ) -> None:
     run.health(STARTED)
     run.wait(5)
     run.health(BatchPlanned(0, {0: 5}))
     run.now += 40
     run.health(
-        CompactionFailed(
-            "20260501120000500", "busy", 3, 30.0, 1.0, "StorageUnavailable", "/lake/orders"
+        BackgroundServiceFailed(
+            "compaction",
+            "20260501120000500",
+            "busy",
+            3,
+            30.0,
+            1.0,
+            "StorageUnavailable",
+            "/lake/orders",
         )
     )
     assert run.health.verdict().is_ready
@@ -112,22 +119,32 @@ def test_failed_compaction_is_reported_and_hides_no_stuck_batch(
 def test_failing_compaction_is_not_reset_by_another(run: Run) -> None:
     run.health(STARTED)
     run.wait(5)
-    run.health(CompactionFailed("1", "busy", 3, 30.0, 1.0, "StorageUnavailable", "/lake/orders"))
-    run.health(CompactionFailed("2", "taken", 1, 0.0, 60.0, "WriteConflict", "/lake/orders"))
     run.health(
-        CompactionFailed("1", "busy", 1, 0.0, 1.0, "StorageUnavailable", "/lake/orders")
+        BackgroundServiceFailed(
+            "compaction", "1", "busy", 3, 30.0, 1.0, "StorageUnavailable", "/lake/orders"
+        )
+    )
+    run.health(
+        BackgroundServiceFailed(
+            "compaction", "2", "taken", 1, 0.0, 60.0, "WriteConflict", "/lake/orders"
+        )
+    )
+    run.health(
+        BackgroundServiceFailed(
+            "compaction", "1", "busy", 1, 0.0, 1.0, "StorageUnavailable", "/lake/orders"
+        )
     )  # a new attempt
     failing = "waiting for records; compaction failing for 30 s (StorageUnavailable)"
     assert run.health.verdict().reason == failing
     for other in (
-        CompactionResolved("2", "/lake/orders"),
+        BackgroundServiceResolved("compaction", "2", "/lake/orders"),
         CompactionCompleted("3", 2, 70, 800, 1.5, "/lake/orders"),
     ):
         run.health(other)
         assert run.health.verdict().reason.endswith(
             "compaction failing for 30 s (StorageUnavailable)"
         )
-    run.health(CompactionResolved("1", "/lake/orders"))
+    run.health(BackgroundServiceResolved("compaction", "1", "/lake/orders"))
     assert "compaction" not in run.health.verdict().reason
 
 
@@ -208,7 +225,7 @@ def test_every_event_counts_as_progress_or_the_end(kind: type[Any], data: st.Dat
     run.now += 50
     run.health(data.draw(of_class(kind)))
     run.now += 50
-    from_threads = (CompactionFailed, Alive, WarningLogged, ActionRequested)
+    from_threads = (BackgroundServiceFailed, Alive, WarningLogged, ActionRequested)
     is_no_sign = kind in (RunFailed, RunStopped, *from_threads)
     assert run.health.verdict().is_alive is not is_no_sign
 

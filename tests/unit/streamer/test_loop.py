@@ -16,7 +16,7 @@ import pytest
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.progress import Progress
 from lakemark.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
-from lakemark.execution.runner import LocalRunner, Result, Runner, Task
+from lakemark.execution.runner import CancellableRunner, LocalRunner, Result, Runner, Task
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
 from lakemark.timeline.clock import ClockBehind
@@ -26,7 +26,8 @@ from sinks.hudi.exchange import DriverExchange
 from sinks.hudi.sink import HudiSink
 from sinks.reject_limit import NO_REJECTS
 from streamer import loop as loop_module
-from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
+from streamer.background_compaction import BackgroundCompaction
+from streamer.background_services import BackgroundPolicy, BackgroundServices
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
 from streamer.events import (
@@ -167,7 +168,7 @@ def loop_of(
     has_buckets: bool = True,
     schedule: Schedule = UNSHARED,
     paused: threading.Event | None = None,
-    compactor: AsyncCompactor | None = None,
+    in_background: CancellableRunner | None = None,
 ) -> StreamLoop:
     """Create a run on a table with two slices to compact, whose source does not answer."""
     storage = new_storage()
@@ -177,9 +178,15 @@ def loop_of(
         commit(rows, [Row("a", number), Row("b", number, region="south")])
     if is_behind_a_crash:
         write_files(writer(storage), [Row("c"), Row("d", region="south")])
-    services = TableServices(
-        [rows], ServicePolicies(CompactionPolicy(1)), runner, reported.append, compactor
-    )
+    background, policy = None, CompactionPolicy(1)
+    if in_background is not None:
+        background = BackgroundServices(
+            [BackgroundCompaction(rows, policy)],
+            BackgroundPolicy(),
+            lambda: in_background,
+            reported.append,
+        )
+    services = TableServices([rows], ServicePolicies(policy), runner, reported.append, background)
     sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
     config = RunConfig(retry=limits)
     exchange = DriverExchange(LocalRunner(1))
@@ -232,9 +239,7 @@ def test_run_is_paused_only_when_its_compaction_has_ended() -> None:
     """Other programs may change the table of a paused run."""
     reported: list[Event] = []
     paused, runner = threading.Event(), HeldRunner()
-    policy = AsyncCompactionPolicy(CompactionPolicy(1))
-    compactor = AsyncCompactor(policy, runner, reported.append)
-    loop = loop_of(LocalRunner(1), RetryConfig(), reported, paused=paused, compactor=compactor)
+    loop = loop_of(LocalRunner(1), RetryConfig(), reported, paused=paused, in_background=runner)
     with loop._services.mutex:
         loop._services.run()
     assert runner.begun.wait(LONG_S)

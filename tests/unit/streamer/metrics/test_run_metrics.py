@@ -18,13 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lakemark.timeline.clock import TimelineClock
 from streamer.events import (
+    BackgroundServiceFailed,
+    BackgroundServiceResolved,
+    BackgroundServiceStarted,
     BatchPlanned,
     BatchWritten,
     ChecksViolated,
     CompactionCompleted,
-    CompactionFailed,
-    CompactionResolved,
-    CompactionStarted,
     Event,
     OffsetsLost,
     PartitionsChanged,
@@ -277,25 +277,32 @@ def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
     "end",
     [
         CompactionCompleted(COMPACTION, 2, 70, 800, 1.5, "/lake/orders"),
-        CompactionResolved(COMPACTION, "/lake/orders"),
+        BackgroundServiceResolved("compaction", COMPACTION, "/lake/orders"),
     ],
 )
 def test_asynchronous_compaction_has_its_own_metrics(
-    watched: Watched, end: CompactionCompleted | CompactionResolved
+    watched: Watched, end: CompactionCompleted | BackgroundServiceResolved
 ) -> None:
-    watched.metrics(CompactionStarted(COMPACTION, 2, 800, "/lake/orders"))
+    watched.metrics(BackgroundServiceStarted("compaction", COMPACTION, 2, 800, "/lake/orders"))
     assert watched("compaction_running") == 1
     for failures in (1, 2):
         watched.clock.now += 7
-        failed = CompactionFailed(
-            COMPACTION, "busy", failures, 7.0, 1.0, "StorageUnavailable", "/lake/orders"
+        failed = BackgroundServiceFailed(
+            "compaction",
+            COMPACTION,
+            "busy",
+            failures,
+            7.0,
+            1.0,
+            "StorageUnavailable",
+            "/lake/orders",
         )
         watched.metrics(failed)
     assert watched("compaction_running") == 0
     assert watched("consecutive_compaction_failures") == 2
     assert watched("consecutive_failures") == 0, "ingestion is well"
     assert watched("last_compaction_failure_timestamp_seconds") == watched.clock.now
-    watched.metrics(CompactionResolved("another", "/lake/orders"))
+    watched.metrics(BackgroundServiceResolved("compaction", "another", "/lake/orders"))
     assert watched("consecutive_compaction_failures") == 2
     watched.metrics(end)
     assert watched("consecutive_compaction_failures") == 0
@@ -306,7 +313,9 @@ def test_asynchronous_compaction_has_its_own_metrics(
     "end", [RunStopped("interrupted", {}, 0, 0, 1.0), RunFailed("TopicReplaced", "gone")]
 )
 def test_no_compaction_is_at_work_once_the_run_has_ended(watched: Watched, end: Event) -> None:
-    watched.metrics(CompactionStarted("20260501120000500", 2, 800, "/lake/orders"))
+    watched.metrics(
+        BackgroundServiceStarted("compaction", "20260501120000500", 2, 800, "/lake/orders")
+    )
     watched.metrics(end)
     assert watched("compaction_running") == 0
 

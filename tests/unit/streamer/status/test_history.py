@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from sinks.reject_counts import RejectCount
 from streamer.events import (
+    BackgroundServiceFailed,
+    BackgroundServiceStarted,
     BatchPlanned,
     BatchWritten,
-    CompactionFailed,
-    CompactionStarted,
     Event,
     RecordsRejected,
     Retrying,
@@ -117,12 +117,12 @@ def test_work_in_progress_ends_with_the_batch_the_compaction_or_a_failure() -> N
 
     def in_progress() -> tuple[object, bool]:
         details = history.details()
-        return details["batch_in_progress"], details["compaction"] is not None
+        return details["batch_in_progress"], details["background_service"] is not None
 
     history(BatchPlanned(3, {0: 5}))
-    history(CompactionStarted("c", 1, 2, "/t"))
+    history(BackgroundServiceStarted("compaction", "c", 1, 2, "/t"))
     assert in_progress() == (planned, True)
-    history(CompactionFailed("c", "no", 1, 0.0, 1.0, "IOError", "/t"))
+    history(BackgroundServiceFailed("compaction", "c", "no", 1, 0.0, 1.0, "IOError", "/t"))
     assert in_progress() == (planned, False)
     history(written(3, 5))
     assert in_progress() == (None, False)
