@@ -56,6 +56,9 @@ class WriteStat:
         secondary_changes: for each column with a secondary index (a ``SecondaryColumn`` of
             ``lakemark.metadata``), the keys of the index that the file adds or removes. They are
             not stored in the commit.
+        copies: for a log of a bucket that a pending resize will replace, the logs of the new
+            buckets with the same changes (``lakemark.write.log_copies``). A commit lists them as
+            files of their own (``with_copies``).
     """
 
     file_id: str = ""
@@ -98,6 +101,9 @@ class WriteStat:
     secondary_changes: Mapping[Hashable, KeyChanges] | None = field(
         default=None, compare=False, repr=False, metadata={UNSTORED: True}
     )
+    copies: tuple[WriteStat, ...] = field(
+        default=(), compare=False, repr=False, metadata={UNSTORED: True}
+    )
 
     @property
     def sizes_bytes(self) -> dict[str, int]:
@@ -109,6 +115,15 @@ class WriteStat:
     def is_base_file(self) -> bool:
         """Whether the file is a base file, not a log."""
         return BaseFileName.parse((self.path or "").rpartition("/")[2]) is not None
+
+
+def with_copies(stats: Iterable[WriteStat]) -> tuple[WriteStat, ...]:
+    """Return write stats together with those of their copies, as a commit lists them."""
+    return tuple(
+        one
+        for stat in stats
+        for one in ((replace(stat, copies=()), *stat.copies) if stat.copies else (stat,))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

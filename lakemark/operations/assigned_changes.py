@@ -14,6 +14,7 @@ from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH
 from lakemark.operations.file_group_assigner import FileGroupAssignment
 from lakemark.view.file_system_view import FileSystemView
+from lakemark.write.log_copies import NewBuckets
 from lakemark.write.partitioner import Bucket, sorted_codes
 
 Numbers = npt.NDArray[np.int32]
@@ -63,6 +64,7 @@ class AssignmentBuilder:
         slices: the current slice of each existing file group.
         new_file_ids: the file id of each new file group.
         adding: the existing file groups that receive new keys.
+        new_buckets: what will replace the buckets of a pending resize.
     """
 
     view: FileSystemView
@@ -70,6 +72,7 @@ class AssignmentBuilder:
     slices: dict[Bucket, FileSlice] = field(default_factory=dict)
     new_file_ids: dict[Bucket, str] = field(default_factory=dict)
     adding: set[Bucket] = field(default_factory=set)
+    new_buckets: dict[Bucket, NewBuckets] = field(default_factory=dict)
 
     @classmethod
     def of(cls, view: FileSystemView, changes: int) -> AssignmentBuilder:
@@ -96,6 +99,7 @@ class AssignmentBuilder:
             _readable_slices(self.view, self.slices.values()),
             frozenset(self.adding),
             self.new_file_ids,
+            new_buckets=self.new_buckets,
         )
         return AssignedChanges(self.numbers, assignment)
 

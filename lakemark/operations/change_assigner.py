@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_shards import check_path
 from lakemark.metadata.record_index import RecordIndex
 from lakemark.model.action import COMMITS
+from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import AssignedChanges, PlacedBuckets
 from lakemark.operations.file_group_assigner import (
@@ -29,9 +30,12 @@ from lakemark.operations.hash_ring_assigner import HashRingAssigner
 from lakemark.operations.later_commits import conflicts_with_later_commits
 from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.planned_resize import copied_resizes
 from lakemark.operations.table_index import has_partitioned_index
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.conflicts import ClusteringExecuted, ResizePlanned
+from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.write.file_sizing import estimate_record_bytes
 from lakemark.write.write_context import WriteContext
 
@@ -125,14 +129,28 @@ class ChangeAssigner:
         count = self.settings.first_ring_count
         return None if count is None else self._ring_assigner(count).place(find_paths())
 
-    def check_rings(self, timeline: Timeline) -> None:
+    def check_rings(self, timeline: Timeline, ours: str, written: Sequence[WriteStat]) -> None:
         """Check, under the lock, that no other writer has changed the rings of this commit.
+
+        Args:
+            timeline: the timeline, just loaded.
+            ours: the requested time of the commit.
+            written: the write stats of the commit.
 
         Raises:
             WriteConflict: a ring that assigned changes has been changed.
+            ReplacementPending: a pending resize will merge a bucket that had no rows before this
+                commit.
         """
-        if self._rings is not None:
-            self._rings.check_rings(timeline)
+        if self._rings is None:
+            return
+        self._rings.check_rings(timeline)
+        emptied = self._rings.emptied_by_resize(written)
+        if emptied is not None:
+            context, (planned, group) = self.table.context, emptied
+            if has_heartbeat(context.storage, planned, context.multi_writer):
+                raise ClusteringExecuted(ours, planned, str(group))
+            raise ResizePlanned(planned, str(group))
 
     def move_rows(self, context: WriteContext, changes: pa.Table) -> MovedChanges:
         """Decide how changes are written so that rows move to their partitions.
@@ -208,7 +226,10 @@ class ChangeAssigner:
         table = self.table
         key_fields = table.properties.record_key_fields
         view, timeline = table.view(), table.timeline
-        self._rings = HashRingAssigner(table.storage, view, timeline, key_fields, first_count)
+        resizes = copied_resizes(table)
+        self._rings = HashRingAssigner(
+            table.storage, view, timeline, key_fields, first_count, resizes
+        )
         return self._rings
 
     def _index_of(self, context: WriteContext, changes: pa.Table) -> Index:

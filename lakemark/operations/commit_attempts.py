@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from lakemark.errors import Retriable, WriteConflict
 from lakemark.execution.runner import Runner
 from lakemark.metadata.writer_state import MetadataTableBehind
-from lakemark.model.commit_metadata import Operation, WriteStat
+from lakemark.model.commit_metadata import Operation, WriteStat, with_copies
 from lakemark.operations.compact import pending_compactions
 from lakemark.operations.index_agreement import check_first_index
 from lakemark.operations.metadata_table import keep_metadata_table
@@ -103,8 +103,8 @@ class CommitAttempts:
     def recover(self) -> None:
         """Roll back the instants of dead writers, before the first and each later write.
 
-        A resize of buckets that a dead writer has planned is executed, because no row can be
-        written to the buckets that it replaces.
+        A resize of buckets that a dead writer has planned is executed. Until then, rows of the
+        buckets that it replaces would be written twice, or could not be written at all.
         """
         if self._has_recovered:
             self._writer.table.refresh()
@@ -134,12 +134,13 @@ class CommitAttempts:
             with suppress(Retriable):  # the next write rolls the instant back
                 self._writer.abandon()
             raise
+        all_files = with_copies(files)
         return replace(
             counts,
             instant=instant.requested_at,
             completed_at=instant.completed_at,
-            files=len(files),
-            written_bytes=sum(stat.total_write_bytes for stat in files),
+            files=len(all_files),
+            written_bytes=sum(stat.total_write_bytes for stat in all_files),
         )
 
     def or_cancel(self, prepare: Callable[[], _Prepared]) -> _Prepared:

@@ -20,6 +20,7 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.file_group_write import FileGroupWrite
+from lakemark.write.log_copies import NewBuckets
 from lakemark.write.partitioner import Bucket
 
 
@@ -72,6 +73,7 @@ class FileGroupAssignment:
         adding: with a lookup index, buckets of existing file groups that receive new keys.
         new_file_ids: with a lookup index, the file ids of the file groups to create.
         shared: the file groups that a non-blocking writer creates; None for any other writer.
+        new_buckets: with consistent hashing, what will replace the buckets of a pending resize.
     """
 
     slices: Mapping[Bucket, FileSlice]
@@ -80,6 +82,7 @@ class FileGroupAssignment:
     adding: frozenset[Bucket] = frozenset()
     new_file_ids: Mapping[Bucket, str] = field(default_factory=dict)
     shared: SharedGroups | None = None
+    new_buckets: Mapping[Bucket, NewBuckets] = field(default_factory=dict)
 
     def task(self, bucket: Bucket) -> FileGroupWrite:
         """Return the task of the worker that writes one bucket."""
@@ -95,6 +98,7 @@ class FileGroupAssignment:
             readable,
             adds_keys=bucket in self.adding,
             new_file_id=self.new_file_ids.get(bucket),
+            new_buckets=self.new_buckets.get(bucket),
         )
 
     def divide(

@@ -23,14 +23,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from lakemark.errors import Fenced, Refused, StorageUnavailable, WriteConflict
+from lakemark.errors import Fenced, StorageUnavailable, WriteConflict
 from lakemark.execution.runner import Runner
 from lakemark.index.hash_ring import HashRing
 from lakemark.index.ring_files import mark_completed, write_ring
 from lakemark.model.action import REPLACING
 from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
-from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.service_commit import TableFacts, publish_service
@@ -189,8 +189,7 @@ class GroupReplacement(Generic[Task]):
             LockTimeout: another writer held the lock for too long.
             WriteConflict: another writer is executing, has completed or has removed the plan; or
                 the plan was outdated.
-            Refused: the plan is outdated, but Apache Hudi has written rows to its new buckets; or
-                lakemark does not understand the plan.
+            Refused: lakemark does not understand the plan.
         """
         try:
             check(table, planned)
@@ -324,24 +323,10 @@ def execute_replacement(
 def _remove(table: OpenTable, planned: PlannedReplacement) -> None:
     """Remove an outdated plan, so that writers can continue with the old file groups.
 
+    Rows that commits have written to its new file groups, too, are deleted there.
+
     Raises:
-        Refused: rows were written to the new buckets.
-        WriteConflict: another writer is or may be executing the plan.
+        WriteConflict: another writer is or may be executing the plan, or is writing.
     """
-    instant, plan = planned
-    # The files of an instant that has reappeared are those of a completed resize.
-    written = [] if table.timeline.has_reappeared(instant) else _new_groups_with_rows(table, plan)
-    if written:
-        message = (
-            f"{instant} of table {table.location.url} cannot be executed, because other writers "
-            f"have changed its buckets, nor removed, because {written[0]} already has rows; "
-            "execute the plan with Apache Hudi, or restore the table to a commit before the plan"
-        )
-        raise Refused(message)
-    roll_back_abandoned(table.context, instant.requested_at)
+    roll_back_abandoned(table.context, planned[0].requested_at)
     table.refresh()
-
-
-def _new_groups_with_rows(table: OpenTable, plan: ClusteringPlan) -> list[FileGroupId]:
-    groups = table.view().groups
-    return sorted(one for one in plan.new_groups if one in groups and groups[one].slices)

@@ -3,11 +3,16 @@
 The hash ring of a partition decides the file group of each key. The first commit to a partition
 creates its ring. A clustering can split and merge buckets, so the rings are read for each commit,
 and compared again before the commit is published.
+
+While a resize is pending, the changes of the buckets that it will replace are also written to the
+new buckets (``lakemark.write.log_copies``). So commits do not wait for the resize. A bucket without
+rows may be merged too. It is not in the plan, and no reader would ignore its rows after the resize,
+so a commit with rows of such a bucket conflicts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +24,9 @@ from lakemark.errors import InvalidConfig, Refused, WriteConflict
 from lakemark.index.hash_ring import HashRing
 from lakemark.index.ring_files import create_ring, load_ring
 from lakemark.index.stored_rows import StoredRows
+from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import (
     AssignedChanges,
@@ -28,9 +35,11 @@ from lakemark.operations.assigned_changes import (
     rows_by_partition,
 )
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.planned_resize import PendingResize
 from lakemark.storage.storage import Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_system_view import FileSystemView
+from lakemark.write.log_copies import NewBuckets
 from lakemark.write.partitioner import Bucket
 
 
@@ -67,6 +76,8 @@ class HashRingAssigner:
         timeline: the timeline on which the commit is based.
         key_fields: the fields of the record key, which are all hashed.
         first_count: the number of buckets of a new partition.
+        resizes: the pending resize of each partition that has one, if changes can be written to its
+            new buckets, too.
     """
 
     storage: Storage
@@ -74,6 +85,7 @@ class HashRingAssigner:
     timeline: Timeline
     key_fields: tuple[str, ...]
     first_count: int
+    resizes: Mapping[str, PendingResize] = field(default_factory=dict)
     _rings: dict[str, HashRing] = field(default_factory=dict, init=False)
 
     def assign(self, changes: pa.Table) -> AssignedChanges:
@@ -107,6 +119,7 @@ class HashRingAssigner:
             for number, file_id in enumerate(ring.file_ids):
                 self._check_not_replaced(FileGroupId(path, file_id))
                 assignment.set_group(Bucket(path, number), current.get(file_id, file_id))
+            assignment.new_buckets.update(self._new_buckets(ring))
         return PlacedBuckets(HashRings(rings, self.key_fields), assignment.build().assignment)
 
     def check_rings(self, timeline: Timeline) -> None:
@@ -116,13 +129,42 @@ class HashRingAssigner:
             timeline: the timeline, just loaded under the table's lock.
 
         Raises:
-            WriteConflict: the buckets of a partition have changed.
+            WriteConflict: the buckets of a partition have changed, or the plan for which changes
+                were written twice was removed.
         """
         for path, used in self._rings.items():
             now = load_ring(self.storage, path, timeline)
             if now != used:
                 message = f"a clustering has changed the buckets of partition {path!r}"
                 raise WriteConflict(message)
+            resize = self.resizes.get(path)
+            if resize is not None and timeline.find(resize.instant.requested_at) is None:
+                message = f"{resize.instant} was removed; its new buckets must get no rows"
+                raise WriteConflict(message)
+
+    def emptied_by_resize(self, written: Sequence[WriteStat]) -> tuple[Instant, FileGroupId] | None:
+        """Return a written file group that a pending resize removes without moving its rows.
+
+        It had no file when the resize was planned. None if no such file group was written.
+        """
+        for stat in written:
+            path = stat.partition_path or ""
+            resize, group = self.resizes.get(path), FileGroupId(path, stat.file_id)
+            if resize is not None and path in self._rings and group not in resize.replaced:
+                if stat.file_id in {*self._rings[path].file_ids} - {*resize.ring.file_ids}:
+                    return resize.instant, group
+        return None
+
+    def _new_buckets(self, ring: HashRing) -> Iterator[tuple[Bucket, NewBuckets]]:
+        """Yield the buckets of a ring that a pending resize replaces, with the new buckets."""
+        path = ring.partition_path
+        resize = self.resizes.get(path)
+        if resize is None:
+            return
+        new = NewBuckets(resize.ring, self.key_fields)
+        for number, file_id in enumerate(ring.file_ids):
+            if FileGroupId(path, file_id) in resize.replaced:
+                yield Bucket(path, number), new
 
     def _check_not_replaced(self, group: FileGroupId) -> None:
         """Check that queries would read rows that are written to a file group.

@@ -1,24 +1,79 @@
-"""Compares the plan of a resize of buckets with the table, before it is executed and published."""
+"""Compares the plan of a resize of buckets with the table.
+
+This is done before the resize is executed, before it is published, and before changes are written
+to its new buckets.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 from lakemark.errors import Refused
 from lakemark.index.hash_ring import HashRing
 from lakemark.index.ring_changes import RingChange, change_ring
 from lakemark.index.ring_files import load_ring
+from lakemark.metadata.partition_kind import has_record_index
+from lakemark.model.action import REPLACING
 from lakemark.model.clustering_plan import ClusteringPlan, PlannedSlice
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.instant import Instant
-from lakemark.operations.group_replacement import CheckedPlan, PlannedReplacement
+from lakemark.operations.group_replacement import (
+    CheckedPlan,
+    PlannedReplacement,
+    pending_replacements,
+)
 from lakemark.operations.open_table import OpenTable
 from lakemark.services.bucket_rewriter import BucketRewriter, RewriteTask
 from lakemark.services.clustering import PlanOutdated, added_files, find_slice
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.write_context import WriteContext
+
+
+@dataclass(frozen=True, slots=True)
+class PendingResize:
+    """A pending resize of the buckets of one partition.
+
+    Attributes:
+        instant: the instant of its plan.
+        ring: the ring after it.
+        replaced: the file groups that the plan replaces, in all partitions.
+    """
+
+    instant: Instant
+    ring: HashRing
+    replaced: frozenset[FileGroupId]
+
+
+def copied_resizes(table: OpenTable) -> dict[str, PendingResize]:
+    """Return the pending resizes to whose new buckets changes are written, too, by partition path.
+
+    A plan that cannot be executed as of the table's timeline is left out, and so are all plans of a
+    table in which copies would be wrong. In table version 6, the name of a log does not contain its
+    commit. A record index would need to locate the keys of the copies. If the table logs its
+    changes, CDC queries of Apache Hudi would return each change twice. A commit to a bucket of such
+    a plan conflicts.
+    """
+    properties = table.properties
+    if (
+        not table.timeline.pending(*REPLACING)
+        or table.version.logs_name_their_slice
+        or has_record_index(properties)
+        or properties.cdc_enabled
+        or not properties.is_merge_on_read
+    ):
+        return {}
+    found: dict[str, list[PendingResize]] = defaultdict(list)
+    for planned in pending_replacements(table):
+        with suppress(PlanOutdated, Refused):
+            rings = check_resize(table, planned).rings if changes_of(*planned) else ()
+            for ring in rings:
+                one = PendingResize(planned[0], ring, frozenset(planned[1].groups))
+                found[ring.partition_path].append(one)
+    return {path: several[0] for path, several in found.items() if len(several) == 1}
 
 
 def check_resize(table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[RewriteTask]:
@@ -129,8 +184,8 @@ def _slice_of(
 ) -> FileSlice:
     """Return the slice that a plan rewrites.
 
-    Writers of Apache Hudi may add logs after the plan was made, if they write the same rows to logs
-    of the new buckets (``SparkConsistentBucketDuplicateUpdateStrategy``). Such logs are not read
+    Writers may add logs after the plan was made, if they write the same rows to logs of the new
+    buckets (``lakemark.write.log_copies``). Such logs are not read
     here. They become part of the new slices, because they are later than the plan.
     """
     found = find_slice(view, planned)

@@ -18,7 +18,7 @@ from lakemark.index.partition_buckets import load_partition_buckets
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
 from lakemark.model.action import COMMITS, REPLACING, Action
-from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
+from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat, with_copies
 from lakemark.model.instant import Instant
 from lakemark.operations.change_assigner import ChangeAssigner
 from lakemark.operations.compact import (
@@ -276,12 +276,12 @@ class TableWriter:
             if precondition is not None:
                 precondition(timeline)
             self.check_columns(timeline)
-            self.assigner.check_rings(timeline)
+            self.assigner.check_rings(timeline, self.pending_instant, metadata.write_stats)
             self._check_bucket_counts(timeline)
 
         fixed = {} if callable(extra_metadata) else extra_metadata
         metadata = CommitMetadata(
-            write_stats=tuple(written),
+            write_stats=with_copies(written),
             extra_metadata={**self._table_facts(), **fixed},
             operation=operation,
             replaced_file_ids=replaced.file_ids,

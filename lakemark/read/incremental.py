@@ -32,7 +32,7 @@ Source: ``IncrementalQueryAnalyzer``, ``CompletionTimeQueryViewV2.getInstantTime
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -49,6 +49,7 @@ from lakemark.model.meta_columns import COMMIT_TIME
 from lakemark.read.instant_range import InstantRange
 from lakemark.read.lost_changes import LostChanges
 from lakemark.read.pending_in_range import check_none_pending
+from lakemark.read.unread_groups import unread_groups
 from lakemark.timeline.clock import add_to_instant
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
@@ -112,7 +113,8 @@ def plan(
     if not instants:
         return IncrementalPlan((), instants, condition, view.visible_instants)
     metadata = [store.read_commit(commit) for commit in commits]
-    written = _written_slices(view, metadata, instant_range)
+    unread = unread_groups(view, store, instant_range.end)
+    written = _written_slices(view, metadata, instant_range, unread)
     missing = [str(commit) for commit in archived] or _cleaned_files(view, written)
     if not missing:
         visible = replace(view.visible_instants, until=instants[-1])
@@ -144,7 +146,9 @@ def plan_commit(view: FileSystemView, store: TimelineStore, commit: Instant) -> 
     until = InstantRange("", counted_time(view.version, commit))
     condition = pc.field(COMMIT_TIME) == name
     metadata = store.read_commit(commit)
-    written = _written_slices(view, [metadata] if metadata.may_change_schema else [], until)
+    unread = unread_groups(view, store, until.end)
+    changed = [metadata] if metadata.may_change_schema else []
+    written = _written_slices(view, changed, until, unread)
     missing = _cleaned_files(view, written)
     if missing:
         message = (
@@ -244,11 +248,15 @@ def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[st
 
 
 def _written_slices(
-    view: FileSystemView, metadata: Iterable[CommitMetadata], instant_range: InstantRange
+    view: FileSystemView,
+    metadata: Iterable[CommitMetadata],
+    instant_range: InstantRange,
+    unread: Collection[FileGroupId],
 ) -> tuple[FileSlice, ...]:
     """Return the newest slice of each file group, made only of files that these commits wrote.
 
-    File groups that were replaced up to the end of the range are left out.
+    File groups that were replaced up to the end of the range are left out, and so are those that
+    were not read yet (``unread``).
 
     Removed files are included, with a size of 0 bytes.
     """
@@ -261,7 +269,7 @@ def _written_slices(
     slices = (
         _newest_slice(view, name, files.values())
         for name, files in sorted(written.items())
-        if not _is_replaced(view, name, instant_range)
+        if name not in unread and not _is_replaced(view, name, instant_range)
     )
     return tuple(file_slice for file_slice in slices if file_slice is not None)
 

@@ -54,6 +54,7 @@ from lakemark.transaction.instant_files import (
     as_planned,
     files_by_instant,
     files_named,
+    files_of_new_groups,
     was_version_6,
 )
 from lakemark.transaction.publication import Publication
@@ -354,6 +355,9 @@ def _execute(
 def _files_to_delete(context: TableContext, plan: RestorePlan) -> Mapping[str, Sequence[str]]:
     """Return the files of each instant of a plan.
 
+    Commits that are kept may have written copies of their rows to the new file groups of a resize.
+    These files are deleted with the resize.
+
     For the empty table, the names of the files are enough, because all files will be deleted. So
     logs of table version 6 with blocks of several commits do not stop the restore.
 
@@ -361,7 +365,12 @@ def _files_to_delete(context: TableContext, plan: RestorePlan) -> Mapping[str, S
         Unsupported: see ``files_by_instant``.
     """
     names = [one.requested_at for one in plan.instants]
-    return files_named(context, names) if plan.empties_table else files_by_instant(context, names)
+    if plan.empties_table:
+        return files_named(context, names)
+    return {
+        name: sorted({*own, *files_of_new_groups(context, name)})
+        for name, own in files_by_instant(context, names).items()
+    }
 
 
 def _undo(

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lakemark.model.action import COMMITS
-from lakemark.model.file_slice import FileSlice
+from lakemark.model.action import COMMITS, REPLACING
+from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.restore_plan import RestorePlan
 from lakemark.storage.storage import Storage
 from lakemark.timeline.timeline import Timeline
@@ -44,9 +44,12 @@ def restored_slices(
             i for i in timeline.instants if not (i.action.is_write and i.requested_at in undone)
         ),
     )
+    replacing = [one.requested_at for one in plan.instants if one.action in REPLACING]
+    created = {group for name in replacing for group in store.new_groups(name)}
     by_partition: dict[str, list[DataFile]] = {}
     for file in files:
-        if file.name.instant not in undone:
+        is_created = FileGroupId(file.partition_path, file.name.file_id) in created
+        if file.name.instant not in undone and not is_created:
             by_partition.setdefault(file.partition_path, []).append(file)
     return load_context(store, kept, store.version).view_of(by_partition).latest_slices()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Self, TypeAlias, TypeVar
@@ -16,6 +17,7 @@ from lakemark.model.clean_plan import CleanMetadata, CleanPlan
 from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.file_slice import FileGroupId
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.index_plan import IndexPlan
 from lakemark.model.instant import Instant
@@ -256,6 +258,20 @@ class TimelineReader:
                 raise
             return build_value(ClusteringPlan.from_record, record, path) if record else None
         return decode_as(ClusteringPlan.from_record, data, path) if data else None
+
+    def new_groups(self, resize: str) -> tuple[FileGroupId, ...]:
+        """Return the file groups that a resize of buckets creates, if its plan still exists.
+
+        The result is empty for any other instant.
+
+        Args:
+            resize: the requested time of the pending or completed resize.
+        """
+        planned = Instant(resize, self.version.clustering_action, State.REQUESTED)
+        with suppress(NotFound):
+            plan = self.read_clustering_plan(planned)
+            return () if plan is None else plan.new_groups
+        return ()
 
     def is_clustering(self, pending: Instant) -> bool:
         """Return whether a pending instant is a clustering.

@@ -28,6 +28,10 @@
   or have it executed; in a table with a bucket index, Apache Hudi cannot execute it. The plan of a
   resize with consistent hashing is executed by the next process before it writes, so the commit may
   be tried again after that.
+- A commit does not conflict with a planned resize if it has written the rows of each old bucket to
+  logs of the new buckets, too (``lakemark.write.log_copies``). Vice versa, such logs do not
+  conflict with the resize, whose executor checks them (``lakemark.operations.planned_resize``). In
+  table version 6, such a log would not show its commit by its name, so the commit conflicts.
 - A commit that replaces the rows of partitions conflicts with every commit that wrote to one of
   these partitions in between, and a commit conflicts with every replacement of a partition that it
   writes. Otherwise rows that were written in between might survive an overwrite, or a commit might
@@ -47,16 +51,17 @@ checks whether the commit itself is being rolled back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from lakemark.config.keys import GLOBAL_LOOKUP, INDEX, LOOKUP
 from lakemark.errors import Retriable, WriteConflict
 from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import COMMITS, REPLACING, Action, State
-from lakemark.model.clustering_plan import NEW_BUCKETS
+from lakemark.model.clustering_plan import NEW_BUCKETS, ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.file_names import LogFileName
+from lakemark.model.file_slice import FileGroupId
 from lakemark.model.instant import Instant
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
@@ -195,7 +200,10 @@ def check_conflicts(
             groups.add(_ANY_NEW_KEYS)
     groups |= _partitions_of(metadata)
     is_shared = non_blocking and ours.action is Action.DELTA_COMMIT
-    ignored = _file_ids(s for s in metadata.write_stats if is_shared and not s.is_base_file)
+    has_copies = metadata.operation == Operation.CLUSTER and not store.version.logs_name_their_slice
+    ignored = _file_ids(
+        s for s in metadata.write_stats if has_copies or (is_shared and not s.is_base_file)
+    )
     for theirs, touched in _others((ours, metadata), began_with, now, store, ignored):
         common = groups & touched
         if common:
@@ -328,17 +336,37 @@ def _others(
             operations = store.read_pending_compaction(planned).operations
             groups = [operation.group for operation in operations]
             yield planned, _file_groups((g.partition_path, g.file_id) for g in groups)
-    for planned, replaced in _clusterings(now, store):
+    is_append = ours.action is Action.DELTA_COMMIT and not names_slices
+    appended = commit[1].write_stats if is_append else ()
+    for planned, replaced in _clusterings(now, store, appended):
         if planned.requested_at != ours.requested_at:
             yield planned, replaced
 
 
-def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant, set[_FileGroup]]]:
-    """Yield each pending clustering with the file groups that it replaces."""
+def _clusterings(
+    now: Timeline, store: TimelineStore, written: Sequence[WriteStat] = ()
+) -> Iterator[tuple[Instant, set[_FileGroup]]]:
+    """Yield each pending clustering with the file groups that it replaces.
+
+    File groups of a resize are left out if ``written`` contains logs of the new ones, too.
+    """
     for planned in now.pending(*REPLACING):
         plan = store.read_clustering_plan(planned)
-        replaced = () if plan is None else plan.groups
+        replaced = () if plan is None else {*plan.groups} - _copied(plan, written)
         yield planned, _file_groups((g.partition_path, g.file_id) for g in replaced)
+
+
+def _copied(plan: ClusteringPlan, written: Sequence[WriteStat]) -> set[FileGroupId]:
+    """Return the file groups of a plan whose changes were written to the new groups, too."""
+    logs = _file_ids(stat for stat in written if not stat.is_base_file)
+    rewritten = _file_ids(stat for stat in written if stat.is_base_file)
+    return {
+        one.group
+        for group in plan.input_groups
+        if any((new.partition_path, new.file_id) in logs for new in group.new_groups)
+        for one in group.slices
+        if (one.group.partition_path, one.group.file_id) not in rewritten
+    }
 
 
 def _not_executed(

@@ -16,7 +16,7 @@ from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.log_writers import targets_in, writers_in
 from lakemark.model.action import REPLACING, Action
 from lakemark.model.file_names import LogFileName
-from lakemark.model.file_slice import LogFile, join
+from lakemark.model.file_slice import FileGroupId, LogFile, join
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.storage.properties_file import read_properties
@@ -62,6 +62,30 @@ def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[s
         elif file is not None and is_named:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
+
+
+def files_of_new_groups(context: TableContext, resize: str) -> list[str]:
+    """Return the paths of all files of the file groups that a resize of buckets creates.
+
+    They may contain rows of other commits, which those commits have also written to the old file
+    groups (``lakemark.write.log_copies``). If the resize is undone, readers would find these rows
+    in both. The result is empty for any other instant, and in table version 6, in which such a plan
+    is kept (``has_logs_in_slice``).
+
+    Args:
+        context: the table's context.
+        resize: the requested time of the resize.
+    """
+    if context.timeline.version.logs_name_their_slice:
+        return []
+    created = {*context.timeline.new_groups(resize)}
+    return [
+        info.path
+        for path in sorted({group.partition_path for group in created})
+        for info in context.storage.list_folder(path)[1]
+        if (file := data_file(path, info.name, info.size_bytes)) is not None
+        and FileGroupId(path, file.name.file_id) in created
+    ]
 
 
 def files_named(context: TableContext, instants: Collection[str]) -> dict[str, list[str]]:

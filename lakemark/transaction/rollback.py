@@ -13,7 +13,8 @@ after each step, are:
                      as after step 2
 4. make the target pending if it is completed
                      readers see none of the target's rows
-5. delete the hash rings and bucket counts of a replace commit, and the target's files
+5. delete the hash rings and bucket counts of a replace commit, the target's files, and all files
+   in the new file groups of a resize of buckets
                      as after step 4
 6. publish the rollback
                      the rollback is completed; the target is pending, without files
@@ -30,7 +31,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from lakemark.errors import Fenced, Refused
+from lakemark.errors import Fenced, Refused, WriteConflict
 from lakemark.index.partition_buckets import delete_partition_buckets
 from lakemark.index.ring_files import delete_rings
 from lakemark.log.log_block import rollback_block
@@ -51,6 +52,7 @@ from lakemark.transaction.instant_files import (
     awaited_logs,
     delete_unawaited,
     files_of,
+    files_of_new_groups,
     has_all_files,
     has_logs_in_slice,
     names_of,
@@ -195,7 +197,8 @@ def roll_back_abandoned(context: TableContext, requested_at: str) -> bool:
         False if the clustering was completed or removed meanwhile; otherwise true.
 
     Raises:
-        WriteConflict: another writer is or may be executing the clustering.
+        WriteConflict: another writer is or may be executing the clustering, or is writing to its
+            new file groups.
         Refused: a restore is pending.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
@@ -205,6 +208,10 @@ def roll_back_abandoned(context: TableContext, requested_at: str) -> bool:
             return False
         if not timeline.has_reappeared(current):
             check_not_executed(context, current)
+            writing = _write_during_resize(context, current, timeline)
+            if writing is not None:
+                message = f"{writing} may write to the new file groups of {current}"
+                raise WriteConflict(message)
         _roll_back_named(context, requested_at, lease)
         return True
 
@@ -250,6 +257,30 @@ def _check_undoable(context: TableContext, target: Instant, timeline: Timeline) 
             f"until it has had no heartbeat for {expires_after_s:.0f} s"
         )
         raise Refused(message)
+    elif (writing := _write_during_resize(context, target, timeline)) is not None:
+        message = (
+            f"{target} is a pending resize of buckets, and {writing} may write rows to its new "
+            "file groups; stop the writer of that commit, then roll that commit back first"
+        )
+        raise Refused(message)
+
+
+def _write_during_resize(
+    context: TableContext, target: Instant, timeline: Timeline
+) -> Instant | None:
+    """Return a pending write that may write to the new file groups of a pending resize.
+
+    Readers would find these rows if the plan was removed before the write completes. A writer of
+    lakemark detects this, but one of Apache Hudi does not.
+    """
+    is_pending_resize = (
+        target.action in REPLACING
+        and not timeline.has_reappeared(target)
+        and context.timeline.new_groups(target.requested_at)
+    )
+    if not is_pending_resize:
+        return None
+    return next(iter(context.timeline.pending_writes(timeline)), None)
 
 
 def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> list[str]:
@@ -372,8 +403,13 @@ def _roll_back(
 
 def _plan(context: TableContext, target: Instant, timeline: Timeline) -> RollbackPlan:
     awaited = awaited_logs(context.timeline, timeline)
-    gone = [path for path in files_of(context, target.requested_at) if path not in awaited]
+    gone = [path for path in _files_to_undo(context, target.requested_at) if path not in awaited]
     return RollbackPlan(target.requested_at, target.action, as_planned(context.storage, gone))
+
+
+def _files_to_undo(context: TableContext, instant: str) -> list[str]:
+    copies = files_of_new_groups(context, instant)
+    return sorted({*files_of(context, instant), *copies})
 
 
 def _finish(
@@ -472,7 +508,7 @@ def _delete_files(
     the plan of a compaction must continue to exist. So such a log is overwritten with a rollback
     block. (Apache Hudi keeps the log, and adds a rollback block to the slice.)
     """
-    files = files_of(context, plan.instant)  # model: list files
+    files = _files_to_undo(context, plan.instant)  # model: list files
     lease.check()
     block = rollback_block(rollback.requested_at, plan.instant)
     delete_unawaited(context, files, awaited, block)  # model: delete files

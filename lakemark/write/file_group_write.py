@@ -36,6 +36,7 @@ from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partitio
 from lakemark.write.change_data import RowChanges, write_change_data
 from lakemark.write.early_conflicts import check_rivals
 from lakemark.write.index_changes import IndexedRows, value_changes_of_log
+from lakemark.write.log_copies import LogCopies, NewBuckets
 from lakemark.write.markers import create_partition_metafile
 from lakemark.write.new_base_file import NewBaseFile
 from lakemark.write.new_log_file import NewLogFile
@@ -65,6 +66,8 @@ class FileGroupWrite:
         new_file_id: the file id of a file group to create; None to use the id of a bucket index.
         is_insert: whether each change becomes a row of its own, whatever its key. All changes are
             upserts then, and they are never appended to a log.
+        new_buckets: the buckets by which a pending resize will replace this one. The changes are
+            written there, too.
     """
 
     bucket: Bucket
@@ -74,6 +77,7 @@ class FileGroupWrite:
     adds_keys: bool = False
     new_file_id: str | None = None
     is_insert: bool = False
+    new_buckets: NewBuckets | None = None
 
     def appends(self, table_type: TableType) -> bool:
         """Return whether the changes are appended to a log."""
@@ -295,12 +299,16 @@ def _append_log_file(
     name = _name_log(context, current, task_number(group))
     may_remove = IndexedRows(collects_keys=context.has_record_index)
     changed = IndexedRows(collects_keys=bool(context.secondary_columns))
-    with NewLogFile(context, group, name) as file:
+    with (
+        NewLogFile(context, group, name) as file,
+        LogCopies(context, task.new_buckets) as copies,
+    ):
         for part in chain([first], parts):
             may_remove.add(_possible_deletes(context, part))
             changed.add(part)
             file.write(part)
-        stat = file.close()
+            copies.write(part)
+        stat = replace(file.close(), copies=copies.close())
     base_file, log_files = _listed_files(context, task, current, name)
     log = LogFile(group.partition_path, name, stat.file_size_in_bytes)
     before = SearchedGroup(task.readable or current, current)

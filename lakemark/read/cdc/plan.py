@@ -28,6 +28,7 @@ from lakemark.read.incremental import archived_until
 from lakemark.read.instant_range import InstantRange
 from lakemark.read.lost_changes import LostChanges
 from lakemark.read.pending_in_range import check_none_pending
+from lakemark.read.unread_groups import unread_groups
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_lister import DataFile
@@ -161,7 +162,14 @@ def plan_commits(
     splits = [
         split
         for commit in commits
-        for split in _CommitSplits(view, mode, commit, store.read_commit(commit), cleaned).all()
+        for split in _CommitSplits(
+            view,
+            mode,
+            commit,
+            store.read_commit(commit),
+            cleaned,
+            unread_groups(view, store, commit.completed_at),
+        ).all()
     ]
     return CdcPlan(mode, tuple(sorted(splits, key=lambda split: (split.group, split.instant))))
 
@@ -221,12 +229,14 @@ class _CommitSplits:
     commit: Instant
     metadata: CommitMetadata
     cleaned: frozenset[str]
+    unread: frozenset[FileGroupId]
 
     def all(self) -> Iterator[ChangeSplit]:
         if self.metadata.operation not in _CHANGING_OPERATIONS:
             return
         for stat in self.metadata.write_stats:
-            if stat.path is not None:
+            group = FileGroupId(stat.partition_path or "", stat.file_id)
+            if stat.path is not None and group not in self.unread:
                 yield self._written(stat, stat.path)
         for partition, file_ids in self.metadata.replaced_file_ids.items():
             for file_id in file_ids:
