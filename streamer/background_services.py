@@ -417,7 +417,11 @@ class BackgroundServices:
         if now < self._pauses[service].until:
             return None
         later = [name for name, one in self._deferred.items() if one.until > now]
-        return service.find_work(later, self._policy.max_wait_s)
+        try:
+            return service.find_work(later, self._policy.max_wait_s)
+        except LockTimeout as error:  # no reason to fail a batch; the next one looks again
+            _log.warning("no plan of %s was requested: %s", service.name, error)
+            return None
 
     def _wait_for(self, job: _Job, stopping: threading.Event, reason: str) -> None:
         started = now = time.monotonic()
@@ -501,16 +505,16 @@ class BackgroundServices:
 
     def _begin(self, job: _Job) -> Attempt | None:
         """Begin an attempt, unless it has begun; None if the run stops, or the plan is deferred."""
+        if job.attempt is not None:  # it began with the request
+            job.started = time.monotonic()
+            return job.attempt
         with self.mutex:
             if self._ending.is_set():
-                if job.attempt is not None:
-                    job.attempt.stop_heartbeat()
                 return None
             job.started = time.monotonic()
+            job.attempt = job.work.begin(self._policy.max_wait_s)
             if job.attempt is None:
-                job.attempt = job.work.begin(self._policy.max_wait_s)
-                if job.attempt is None:
-                    self._defer(job)
+                self._defer(job)
             return job.attempt
 
     def _try_publish(self, job: _Job, attempt: Attempt, stats: Sequence[WriteStat]) -> bool:

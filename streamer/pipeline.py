@@ -581,8 +581,9 @@ def background_services(
         if compaction.enabled and compaction.mode == "async":
             when = compaction.compaction_policy()
             yield BackgroundCompaction(writer, when, compaction.backlog_commits)
-        has_rings = writer.settings.first_ring_count is not None
-        if has_rings and resizing.is_async(config.run, writer.table.version):
+        has_rings, table = writer.settings.first_ring_count is not None, writer.table
+        has_cdc = table.properties.cdc_enabled
+        if has_rings and resizing.is_async(config.run, table.version, has_cdc=has_cdc):
             yield BackgroundResizing(writer, resizing.resize_policy(config.concurrency))
     if config.clustering.mode == "async":
         yield from map(BackgroundClustering, clusterings)

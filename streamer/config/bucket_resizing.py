@@ -42,17 +42,18 @@ class BucketResizingConfig(Section):
     """``inline`` resizes between two batches, after a compaction that is due; the next batch waits
     for the resize. ``async`` resizes while batches are written, as ``compaction.mode: async`` does,
     and with its ``max_wait_s`` and ``give_up_after_s``. Default: ``async`` if ``run.mode`` is
-    ``continuous``, otherwise ``inline``. Tables of version 6 are always resized ``inline``, because
-    in this version no batch can write to a bucket that is being resized."""
+    ``continuous``, otherwise ``inline``. Tables of version 6, and tables with ``cdc``, are always
+    resized ``inline``, because there no batch can write to a bucket that is being resized."""
 
-    def is_async(self, run: RunConfig, version: FormatVersion) -> bool:
+    def is_async(self, run: RunConfig, version: FormatVersion, *, has_cdc: bool) -> bool:
         """Return whether buckets are resized while batches are written.
 
         Args:
             run: how long the pipeline runs.
             version: the version of the table.
+            has_cdc: whether the table logs its changes.
         """
-        if version.logs_name_their_slice:
+        if version.logs_name_their_slice or has_cdc:
             return False
         return (self.mode or ("async" if run.mode == "continuous" else "inline")) == "async"
 
@@ -83,8 +84,9 @@ class BucketResizingConfig(Section):
 
 def bucket_resizing_problems(config: BucketResizingConfig, table: TableConfig) -> Iterator[Problem]:
     """Yield problems if the limits are too close to each other, or the mode has no effect."""
-    if config.mode == "async" and table.version == 6:
-        text = "async has no effect with table.version 6, which is resized inline; remove it"
+    others = {"table.version 6": table.version == 6, "table.cdc": table.cdc != "none"}
+    for other in (name for name, is_set in others.items() if config.mode == "async" and is_set):
+        text = f"async has no effect with {other}, with which buckets are resized inline; remove it"
         yield Problem("bucket_resizing.mode", text)
     try:
         config.policy()

@@ -832,6 +832,16 @@ _CLUSTERINGS = "tests/unit/operations/test_cluster.py"
 
 _CLUSTERED = (
     Mutant(
+        "streamer/clustering.py",
+        "            if name != executed:\n",
+        "            if name:\n",
+        "a clustering that runs in the background is removed by the next batch",
+        (
+            "tests/unit/streamer/test_background_services.py::"
+            "test_batches_continue_while_files_are_clustered",
+        ),
+    ),
+    Mutant(
         "lakemark/operations/cluster.py",
         "            for name in sorted(added_files(view, one)):\n",
         "            for name in ():\n",

@@ -187,6 +187,26 @@ def test_batches_continue_while_a_bucket_is_split() -> None:
         scenario.check()
 
 
+def test_batches_write_to_the_bucket_that_is_split() -> None:
+    with started() as scenario:
+        write_both(scenario)
+        region = scenario.partition()
+        for version in (2, 3, 4):
+            scenario.batch(rows_of(region, version, range(version, 30)))
+            with scenario.services.mutex:
+                scenario.to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
+        assert scenario.splits == []
+        assert contents(scenario.storage) == scenario.rows
+        scenario.finish()
+        assert len(scenario.splits) == 1
+        assert not scenario.of(BackgroundServiceFailed)
+        scenario.check()
+        for version in (5, 6, 7):
+            scenario.batch(rows_of(region, version))
+            scenario.finish()
+        scenario.check()
+
+
 def test_failed_split_is_reported_and_retried() -> None:
     with started() as scenario:
         scenario.runner.failures = [StorageUnavailable("busy"), ValueError("odd")]
@@ -486,17 +506,17 @@ def test_buckets_are_resized_in_the_background_by_default(
     resizing = {} if given is None else {"mode": given}
     table = {"index": "consistent_hashing"}
     config = settings_of(tmp_path, table, bucket_resizing=resizing, run={"mode": mode})
-    is_async = config.bucket_resizing.is_async(config.run, version)
+    resizing_of = config.bucket_resizing
+    is_async = resizing_of.is_async(config.run, version, has_cdc=False)
     wanted = (given or ("async" if mode == "continuous" else "inline")) == "async"
     assert is_async is (wanted and version is not FormatVersion.V6)
+    assert not resizing_of.is_async(config.run, version, has_cdc=True)
 
 
 def test_modes_without_effect_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"bucket_resizing\.mode: async has no effect"):
-        settings_of(
-            tmp_path,
-            {"index": "consistent_hashing", "version": 6},
-            bucket_resizing={"mode": "async"},
-        )
+    index, resizing = {"index": "consistent_hashing"}, {"mode": "async"}
+    for other in ({"version": 6}, {"cdc": "op_key_only"}):
+        with pytest.raises(ConfigError, match=r"bucket_resizing\.mode: async has no effect"):
+            settings_of(tmp_path, {**index, **other}, bucket_resizing=resizing)
     with pytest.raises(ConfigError, match=r"clustering\.mode: has no effect"):
         settings_of(tmp_path, MOVES, clustering={"mode": "async"})

@@ -134,6 +134,14 @@ DESCRIBED: list[tuple[Event, str]] = [
         "compaction 20260501000000001 of orders: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
     ),
     (
+        events.BackgroundServiceStarted("clustering", "7", 4, 3 * 1024**3, "/lake/orders"),
+        "clustering 7 of orders started: 4 file groups, 3.0 GiB",
+    ),
+    (
+        events.BackgroundServiceStarted("compaction", "7", 1, 3 * 1024**3, "/lake/orders"),
+        "compaction 7 of orders started: 1 file group, 3.0 GiB of logs",
+    ),
+    (
         events.BackgroundServiceResolved("compaction", "20260501000000001", "/lake/orders"),
         "compaction 20260501000000001 of orders is no longer pending: it was completed or removed",
     ),

@@ -15,12 +15,15 @@ from streamer.events import (
     BatchWritten,
     ClusteringAwaited,
     CompactionCompleted,
+    Event,
     Retrying,
     RunFailed,
     RunPaused,
     RunResumed,
     RunStarted,
     RunStopped,
+    ServiceCompleted,
+    ServiceFailed,
     WarningLogged,
 )
 from streamer.health import Health, SharedHealth
@@ -146,6 +149,25 @@ def test_failing_compaction_is_not_reset_by_another(run: Run) -> None:
         )
     run.health(BackgroundServiceResolved("compaction", "1", "/lake/orders"))
     assert "compaction" not in run.health.verdict().reason
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ServiceCompleted("bucket_resizing", "1 bucket", 1.0, "/lake/orders", "4"),
+        ServiceFailed("bucket_resizing", "odd", 1, 60.0, "ValueError", "/lake/orders"),
+    ],
+)
+def test_failing_resize_is_reported_until_it_ends(run: Run, end: Event) -> None:
+    run.health(STARTED)
+    run.wait(5)
+    table = "/lake/orders"
+    failed = BackgroundServiceFailed("bucket_resizing", "4", "busy", 1, 7.0, 1.0, "OSError", table)
+    run.health(failed)
+    run.health(ServiceCompleted("bucket_resizing_wait", "4: still running", 1.0, table, "4"))
+    assert run.health.verdict().reason.endswith("; bucket resizing failing for 7 s (OSError)")
+    run.health(end)
+    assert "failing" not in run.health.verdict().reason
 
 
 def test_retries_without_a_commit_are_borne_for_a_while(run: Run) -> None:

@@ -310,6 +310,26 @@ def test_asynchronous_compaction_has_its_own_metrics(
 
 
 @pytest.mark.parametrize(
+    "end",
+    [
+        ServiceCompleted("clustering", "1 file", 1.0, "/lake/orders", "7"),
+        ServiceFailed("clustering", "odd", 1, 60.0, "ValueError", "/lake/orders"),
+        BackgroundServiceFailed("clustering", "7", "odd", 1, 0.0, 1.0, "IOError", "/lake/orders"),
+        RunStopped("interrupted", {}, 0, 0, 1.0),
+    ],
+)
+def test_service_counts_as_running_until_it_ends(watched: Watched, end: Event) -> None:
+    watched.metrics(BackgroundServiceStarted("clustering", "7", 2, 800, "/lake/orders"))
+    assert watched("service_running", service="clustering") == 1
+    watched.metrics(ServiceCompleted("cleaning", "3 files", 0.1, "/lake/orders"))
+    watched.metrics(ServiceCompleted("clustering_wait", "7: still running", 0.1, "/lake/orders"))
+    assert watched("service_running", service="clustering") == 1
+    watched.metrics(end)
+    assert watched("service_running", service="clustering") == 0
+    assert watched("compaction_running") == 0
+
+
+@pytest.mark.parametrize(
     "end", [RunStopped("interrupted", {}, 0, 0, 1.0), RunFailed("TopicReplaced", "gone")]
 )
 def test_no_compaction_is_at_work_once_the_run_has_ended(watched: Watched, end: Event) -> None:
