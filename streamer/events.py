@@ -531,7 +531,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringAwaited:
-    """A clustering of another writer prevents a batch, so that the stream waits for it.
+    """A clustering or a resize prevents a batch, so that the stream waits for it.
 
     Attributes:
         reason: which clustering, and how it can be ended.

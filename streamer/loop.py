@@ -222,7 +222,8 @@ class StreamLoop:
                 if self._waits_for_clustering(error):  # is no failure
                     refusals += 1
                     pause_s = pause_after(refusals, limits.backoff_s, limits.max_backoff_s)
-                    self._listener(ClusteringAwaited(str(error), refusals, pause_s))
+                    reason = self._reason_of_wait(error)
+                    self._listener(ClusteringAwaited(reason, refusals, pause_s))
                     if self._is_out_of_the_way(error):
                         continue
                 else:
@@ -253,6 +254,11 @@ class StreamLoop:
             self._services.executes(error.planned)
             or (self._config.mode == "continuous" and self._sink.can_be_clustered(error))
         )
+
+    def _reason_of_wait(self, refusal: Exception) -> str:
+        if isinstance(refusal, ReplacementPending) and self._services.executes(refusal.planned):
+            return f"{refusal.planned}, which this run executes, replaces file groups of the batch"
+        return str(refusal)
 
     def _is_out_of_the_way(self, refusal: Exception) -> bool:
         """Wait for a plan of this run that refused a batch; return whether the plan is gone."""

@@ -466,6 +466,7 @@ def test_batch_waits_for_the_clustering_of_its_rows(tmp_path: Path, held: HeldRu
         until(lambda: bool(run.of(BackgroundServiceStarted)))
         run.put(a=2, c=2)
         until(lambda: bool(run.of(ClusteringAwaited)))
+        assert "which this run executes" in run.of(ClusteringAwaited)[0].reason
         assert len(run.of(BatchWritten)) == 2
         held.may_go.set()
         until(lambda: len(run.of(BatchWritten)) == 3)
