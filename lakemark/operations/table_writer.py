@@ -208,7 +208,9 @@ class TableWriter:
     @property
     def _has_rings(self) -> bool:
         """Whether the table has consistent hashing, and a commit."""
-        return None not in (self.settings.first_ring_count, self.table.first_ring_count)
+        if self.settings.first_ring_count is None:
+            return False  # without a look at storage
+        return self.table.first_ring_count is not None
 
     @property
     def may_be_clustered(self) -> bool:

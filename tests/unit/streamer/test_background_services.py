@@ -128,9 +128,8 @@ class Scenario:
 
     def finish(self) -> None:
         """Let the running plan end."""
-        instant = self.background.instant
         self.runner.may_go.set()
-        until(lambda: self.background.instant != instant)
+        until(lambda: self.background.instant == "")
 
     def check(self) -> None:
         """Check that each row is stored once, in its bucket, and that the view is current."""
@@ -179,10 +178,9 @@ def test_batches_continue_while_a_bucket_is_split() -> None:
         assert (event.service, event.file_groups) == ("bucket_resizing", 1)
         assert event.num_bytes > 0
         scenario.check()
-        for version in (5, 6, 7):
-            scenario.batch([row for region in REGIONS for row in rows_of(region, version)])
-            scenario.finish()
-        assert len(scenario.splits) == 4
+        scenario.batch([row for region in REGIONS for row in rows_of(region, 5)])
+        scenario.finish()
+        assert len(scenario.splits) == 2
         assert not scenario.of(BackgroundServiceFailed)
         scenario.check()
 
@@ -200,10 +198,8 @@ def test_batches_write_to_the_bucket_that_is_split() -> None:
         scenario.finish()
         assert len(scenario.splits) == 1
         assert not scenario.of(BackgroundServiceFailed)
-        scenario.check()
-        for version in (5, 6, 7):
-            scenario.batch(rows_of(region, version))
-            scenario.finish()
+        scenario.batch(rows_of(region, 5))
+        scenario.finish()
         scenario.check()
 
 
@@ -286,21 +282,12 @@ def test_services_take_turns() -> None:
         compaction = BackgroundCompaction(scenario.to, CompactionPolicy(1))
         scenario.use([compaction, BackgroundResizing(scenario.to, ONE_BUCKET)])
         kinds = []
-        for version in range(1, 7):
+        for version in range(1, 5):
             scenario.batch([row for region in REGIONS for row in rows_of(region, version)])
             until(lambda: scenario.background.instant == "")
             kinds = [one.service for one in scenario.of(BackgroundServiceStarted)]
-        assert (
-            kinds == ["bucket_resizing", "compaction"] * 3
-            or kinds
-            == [
-                "compaction",
-                "bucket_resizing",
-            ]
-            * 3
-        )
-        assert len(scenario.of(CompactionCompleted)) == 3
-        assert len(scenario.splits) == 3
+        assert kinds == ["bucket_resizing", "compaction"] * 2, "at first there are no logs"
+        assert len(scenario.of(CompactionCompleted)) == len(scenario.splits) == 2
         scenario.check()
 
 
