@@ -30,7 +30,6 @@ class RoutedPositions:
         commits: the known tables: the requested time of the newest commit of each table whose
             position was taken into account; "" if it has none. If the newest commit of a table is
             older, an operator has undone commits.
-        errors: why each table in ``behind`` was set aside, if it was.
         lost: the lost ranges that the stream has skipped (``LostRange.facts``), newest last.
     """
 
@@ -39,7 +38,6 @@ class RoutedPositions:
     complete: KafkaCheckpoint
     behind: Mapping[str, KafkaCheckpoint] = field(default_factory=dict)
     commits: Mapping[str, str] = field(default_factory=dict)
-    errors: Mapping[str, str] = field(default_factory=dict)
     lost: Sequence[Mapping[str, object]] = ()
 
     @classmethod
@@ -57,7 +55,6 @@ class RoutedPositions:
                 complete=KafkaCheckpoint.parse(facts["complete"]),
                 behind={n: KafkaCheckpoint.parse(one) for n, one in facts["behind"].items()},
                 commits=dict(facts["commits"]),
-                errors=dict(facts["errors"]),
                 lost=tuple(facts["lost"]),
             )
         except (TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -72,7 +69,6 @@ class RoutedPositions:
             "complete": str(self.complete),
             "behind": {name: str(one) for name, one in sorted(self.behind.items())},
             "commits": dict(sorted(self.commits.items())),
-            "errors": dict(sorted(self.errors.items())),
             "lost": list(self.lost),
         }
         return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))

@@ -431,23 +431,19 @@ class RoutedSink:
             else:
                 commits[name] = outcome.instant
                 self._failures.pop(name, None)
-        behind, errors = dict[str, KafkaCheckpoint](), dict[str, str]()
+        behind: dict[str, KafkaCheckpoint] = {}
         for name in commits:
             position = self._reached.get(name, state.of(name))
-            if name in self._aside:
-                errors[name] = str(self._aside[name].error)
-            else:
+            if name not in self._aside:
                 position = self._reached[name] = later(position, end)
             if not complete <= position:
                 behind[name] = position
-        errors = {name: text for name, text in errors.items() if name in behind}
         return replace(
             state,
             topic_id=topic_id or state.topic_id,
             complete=complete,
             behind=behind,
             commits=commits,
-            errors=errors,
         )
 
     def _recover(self, name: str) -> None:

@@ -13,7 +13,6 @@ POSITIONS = RoutedPositions(
     complete=KafkaCheckpoint("shop", {0: 7, 1: 9}),
     behind={"orders": KafkaCheckpoint("shop", {0: 3}), "new": KafkaCheckpoint("shop", {})},
     commits={"orders": "20261129225247711", "new": "", "returns": "20261129225247712"},
-    errors={"orders": "the store says „no“"},
     lost=({"topic": "shop", "partition": 0, "from": 1, "to": 2, "count": 1},),
 )
 
