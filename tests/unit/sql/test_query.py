@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -376,12 +377,14 @@ def test_rows_are_read_while_the_result_is_read(monkeypatch: pytest.MonkeyPatch)
 
 
 class InterruptedBatches(Batches):
-    """Batches during which a user presses Ctrl-C."""
+    """Batches during which a user presses Ctrl-C. Those after it would take 20 s."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in super()._batches():
             if self.taken == 3:
                 os.kill(os.getpid(), signal.SIGINT)
+            if self.taken > 3:
+                time.sleep(0.001)
             yield batch
 
 

@@ -69,6 +69,8 @@ BROKER = "nowhere:9092"
 class AwayBroker:
     """A source whose broker does not answer."""
 
+    has_new_secrets = False
+
     def check_reachable(self) -> None:
         self.start()
 
