@@ -23,13 +23,13 @@ import pyarrow as pa
 import lakemark
 
 #: Seconds of the commits below, on a machine on which all of ``.ci/run`` lasts an hour.
-USUAL_S = 2.2
+USUAL_S = 1.4
 
 #: Seconds of all long tests on that machine.
-LONG_TESTS_S = 900.0
+LONG_TESTS_S = 570.0
 
 #: What no depth shortens, as a fraction of the time of ``.ci/run``.
-FIXED = 0.42
+FIXED = 0.3
 
 #: The depths to choose from. A smaller sample than the last would say little.
 DEPTHS = (1.0, 0.5, 0.25, 0.1)
