@@ -28,6 +28,7 @@ import yaml
 import lakemark
 from benchmarks.engines import work_folder
 from benchmarks.many_tables import run_s
+from benchmarks.pipelines import COLUMNS
 from streamer.broker import EmbeddedBroker
 from streamer.demo import create_topic, produce
 from streamer.demo.order_stream import OrderMix
@@ -137,18 +138,7 @@ def _pipeline(bootstrap: str, path: str, batch: int, partition_change: str) -> d
             "topic": _TOPIC,
             "max_records_per_batch": batch,
         },
-        "decode": {
-            "schema": {
-                "order_id": "string",
-                "customer": "string",
-                "region": "string",
-                "status": "string",
-                "amount": "decimal(10,2)",
-                "quantity": "int",
-                "updated_at": "bigint",
-                "note": "string",
-            }
-        },
+        "decode": {"schema": COLUMNS},
         "table": {
             "path": path,
             "record_key": "order_id",

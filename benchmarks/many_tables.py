@@ -28,6 +28,7 @@ import yaml
 
 from benchmarks.cpu_time import cpu_time_s
 from benchmarks.engines import add_report_options, machine, work_folder
+from benchmarks.pipelines import COLUMNS
 from streamer.broker import EmbeddedBroker
 from streamer.demo import create_topic, produce
 from streamer.demo.order_stream import OrderMix
@@ -172,19 +173,9 @@ def as_lines(figures: dict[str, Figures]) -> Iterator[str]:
 
 
 def _pipeline(bootstrap: str, topic: str, path: Path) -> dict[str, object]:
-    columns = {
-        "order_id": "string",
-        "customer": "string",
-        "region": "string",
-        "status": "string",
-        "amount": "decimal(10,2)",
-        "quantity": "int",
-        "updated_at": "bigint",
-        "note": "string",
-    }
     return {
         "source": {"bootstrap_servers": bootstrap, "topic": topic},
-        "decode": {"schema": columns},
+        "decode": {"schema": COLUMNS},
         "table": {"path": str(path), "record_key": "order_id", "ordering": "updated_at"},
     }
 
