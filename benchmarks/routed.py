@@ -29,7 +29,7 @@ from streamer.demo import create_topic
 
 _TOPIC = "events"
 _PARTITIONS = 2
-_KEYS = 10_000
+_CHANGES_PER_KEY = 5
 _COLUMNS = {
     "id": "string",
     "kind": "string",
@@ -88,9 +88,10 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _send(bootstrap: str, records: int, tables: int) -> None:
+    keys = _keys(records)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "log_level": 3})
     for number in range(records):
-        key = str(number % _KEYS)
+        key = str(number % keys)
         row = {
             "id": key,
             "kind": f"kind{number % tables:03}",
@@ -128,8 +129,12 @@ def _count_rows(path: Path) -> int:
 def _rows(records: int, tables: int) -> int:
     """Return the number of rows in all tables: that of the different keys of each."""
     if tables == 1:
-        return min(records, _KEYS)
-    return len({(number % _KEYS, number % tables) for number in range(records)})
+        return _keys(records)
+    return len({(number % _keys(records), number % tables) for number in range(records)})
+
+
+def _keys(records: int) -> int:
+    return max(1, records // _CHANGES_PER_KEY)
 
 
 def _pipeline(bootstrap: str, lake: Path, tables: int) -> dict[str, object]:

@@ -62,7 +62,7 @@ from streamer.sources.kafka import KafkaSource
 from streamer.sources.snapshots.check import check_snapshot
 from streamer.sources.snapshots.source import SnapshotSource
 from streamer.sources.snapshots.topic import TopicAfterSnapshot
-from streamer.sources.source import Source
+from streamer.sources.source import FirstRecords, Source
 from streamer.sources.tables.source import TableSource
 from streamer.table_setup import (
     coordination_of,
@@ -445,7 +445,7 @@ class OpenedTables:
 
 
 def open_sink(
-    config: PipelineConfig, source: Source, notes: Callable[[], Mapping[str, str]] = dict
+    config: PipelineConfig, source: FirstRecords, notes: Callable[[], Mapping[str, str]] = dict
 ) -> tuple[HudiSink, list[TableWriter]]:
     """Open the sink and the writers of its tables: that of the rows, then that of the dead letters.
 
@@ -453,7 +453,7 @@ def open_sink(
 
     Args:
         config: the configuration of the pipeline.
-        source: the opened source.
+        source: reads the first records, if the columns must be inferred.
         notes: returns further metadata for each commit.
 
     Raises:
@@ -475,7 +475,7 @@ def open_sink(
     return sink, [rows, *([rejects] if rejects else [])]
 
 
-def _open_tables(config: PipelineConfig, source: Source) -> OpenedTables:
+def _open_tables(config: PipelineConfig, source: FirstRecords) -> OpenedTables:
     """Open or create the tables of a pipeline. Nothing is changed before all checks are made."""
     prepared = prepare_sink(config, source)
     if prepared.rows.found is None:

@@ -36,7 +36,7 @@ from streamer.table_setup import (
 from transforms.record_converter import RecordConverter
 
 if TYPE_CHECKING:  # the module imports Spark, which lakemark doctor does not need
-    from streamer.sources.source import Source
+    from streamer.sources.source import FirstRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class PreparedSink:
     converter: RecordConverter
 
 
-def prepare_sink(config: PipelineConfig, source: Source | None) -> PreparedSink:
+def prepare_sink(config: PipelineConfig, source: FirstRecords | None) -> PreparedSink:
     """Make all checks of the tables. Nothing is created or changed.
 
     Args:

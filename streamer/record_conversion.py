@@ -30,7 +30,7 @@ from transforms.record_converter import RecordConverter
 from transforms.steps.chain import InvalidStep, TransformChain
 
 if TYPE_CHECKING:  # the module imports Spark, which lakemark doctor does not need
-    from streamer.sources.source import Source
+    from streamer.sources.source import FirstRecords
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def _known_columns(config: PipelineConfig, table: OpenTable | None) -> pa.Schema
 
 
 def value_columns(
-    config: PipelineConfig, table: OpenTable | None, source: Source | None
+    config: PipelineConfig, table: OpenTable | None, source: FirstRecords | None
 ) -> pa.Schema:
     """Return the columns of the values: those that are known without records, if there are any.
 

@@ -7,6 +7,7 @@ no secret on the command line.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import sys
@@ -112,6 +113,7 @@ def spark_session(config: PipelineConfig, *, is_shared: bool = False) -> SparkSe
         SessionFailed: Spark did not start.
         JvmEnded, OutOfMemory: the JVM exited while Spark started.
     """
+    _hide_calls_of_jvm()
     own = settings.resolve(config.spark.conf, "spark.conf")
     if is_shared or config.compaction.mode == "async":
         own = {**_FAIR_SETTINGS, **own}
@@ -133,6 +135,7 @@ def plain_session(name: str) -> SparkSession:
         JavaNotFound: no suitable Java was found.
         SessionFailed: Spark did not start.
     """
+    _hide_calls_of_jvm()
     if is_submitted() or SparkSession.getActiveSession() is not None:
         with _translate_start_failure("the driver's log"):
             return SparkSession.builder.appName(name).getOrCreate()
@@ -192,6 +195,14 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
         with keep_interrupt_handler():
             SparkContext.getOrCreate(SparkConf().setAll(list(conf.items())))
         return builder.getOrCreate()
+
+
+def _hide_calls_of_jvm() -> None:
+    """Keep the arguments of calls of the JVM out of the log, even if all others log at ``DEBUG``.
+
+    They contain the settings of Kafka and of the stores, with their secrets.
+    """
+    logging.getLogger("py4j").setLevel(logging.INFO)
 
 
 def _leave_working_directory_off_path() -> None:

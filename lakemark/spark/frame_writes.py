@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.commit_metadata import Operation
@@ -269,19 +269,45 @@ def _arrow_columns(rows: DataFrame) -> pa.Schema:
             "writeStream.foreachBatch"
         )
         raise InvalidConfig(message)
-    fields = []
-    for field in rows.schema.fields:
-        if field.name in META_COLUMNS:
-            continue
-        try:
-            fields.append(to_arrow_schema(StructType([field])).field(0))
-        except PySparkException as error:
-            message = (
-                f"column {field.name!r} has Spark's type {field.dataType.simpleString()}, which "
-                "tables cannot store; cast it, or leave it out"
-            )
-            raise InvalidConfig(message) from error
-    return pa.schema(fields)
+    return pa.schema([_arrow_field(one) for one in _fields(rows) if one.name not in META_COLUMNS])
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    try:
+        return to_arrow_schema(StructType([field])).field(0)
+    except PySparkException as error:
+        raise _cannot_store(field.name, field.dataType.simpleString()) from error
+
+
+def _fields(rows: DataFrame) -> list[StructField]:
+    """Return the columns of a DataFrame.
+
+    Raises:
+        InvalidConfig: PySpark does not know a type that the JVM knows. One is the interval of
+            months, days and microseconds in Spark 3.5.
+    """
+    try:
+        return rows.schema.fields
+    except PySparkException as error:
+        dtypes = {one._1(): one._2() for one in rows._jdf.dtypes()}
+        unknown = next(name for name in dtypes if not _is_known(rows, name))
+        raise _cannot_store(unknown, dtypes[unknown]) from error
+
+
+def _is_known(rows: DataFrame, column: str) -> bool:
+    quoted = column.replace("`", "``")
+    try:
+        return bool(rows.select(f"`{quoted}`").schema)
+    except PySparkException:
+        return False
+
+
+def _cannot_store(column: str, spark_type: str) -> InvalidConfig:
+    message = (
+        f"column {column!r} has Spark's type {spark_type}, which tables cannot store; cast it, or "
+        "leave it out"
+    )
+    return InvalidConfig(message)
 
 
 def _keys_to_delete(rows: DataFrame, columns: pa.Schema, table: Table) -> pa.Table:

@@ -41,13 +41,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.progress import Progress
 from checkpoints.routed_positions import RoutedPositions, earliest, later
-from lakemark.errors import InvalidConfig, Permanent
+from lakemark.errors import InvalidConfig
 from lakemark.execution.limits import usable_threads
 from lakemark.execution.runner import LocalRunner
 from lakemark.transaction.conflicts import ReplacementPending
@@ -59,6 +58,16 @@ from sinks.reject_counts import count_by_code, merge_counts
 from sinks.reject_limit import RejectCounter, RejectLimit
 from sinks.routed.exchange import pieces_of
 from sinks.routed.position_store import PositionStore
+from sinks.routed.positions import (
+    PositionPassed,
+    has_passed,
+    keep_unread,
+    position_in,
+    position_of_table,
+    topic_ids_differ,
+    with_partitions_of,
+)
+from sinks.routed.set_aside import SetAside
 from sinks.routed.tables import (
     FindStart,
     JudgeFailure,
@@ -75,16 +84,6 @@ Divide: TypeAlias = Callable[[pa.Table, frozenset[str]], DividedRecords]
 _NO_COLUMNS = pa.schema([])
 
 
-class PositionPassed(Permanent):
-    """The stream has already read past the position of a table, which must be read again."""
-
-    def __init__(self, table: str, position: KafkaCheckpoint, start: KafkaCheckpoint) -> None:
-        super().__init__(
-            f"table {table} has read up to {position}, but the stream is at {start}; the stream "
-            "starts again at the position of the table"
-        )
-
-
 class OtherRoute(InvalidConfig):
     """The positions were stored with another route, so they belong to other tables."""
 
@@ -94,21 +93,6 @@ class OtherRoute(InvalidConfig):
             "restore the former settings, or name another folder (route.positions), from which "
             "the topic is read again; tables that exist skip the records that they have"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Aside:
-    """A table that is set aside.
-
-    Attributes:
-        error: why.
-        failures: the number of consecutive failures.
-        due_at: when it is tried again, in seconds of ``time.monotonic``; None if it is not.
-    """
-
-    error: Exception
-    failures: int
-    due_at: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +154,9 @@ class RoutedSink:
         self._topic, self._rule, self.url = topic, rule, url
         self._divide, self._tables, self._letters = divide, tables, letters
         self._reject_counter = RejectCounter(limit)
-        self._store, self._judge, self._find_start = store, judge, find_start
+        self._store, self._find_start = store, find_start
         self._threads = threads or usable_threads()
+        self._runner = LocalRunner(self._threads)
         self._state: RoutedPositions | None = None
         self._open = dict[str, RoutedTable]()
         #: The positions of the tables that are not set aside, as far as they are known: those of
@@ -181,8 +166,7 @@ class RoutedSink:
         self._found = dict[str, str]()
         self._has_begun = False
         self._letters_reached = KafkaCheckpoint(topic, {})
-        self._aside = dict[str, _Aside]()
-        self._failures = dict[str, int]()
+        self._aside = SetAside(tables, judge)
 
     @property
     def dead_letters(self) -> str:
@@ -197,13 +181,12 @@ class RoutedSink:
     @property
     def set_aside(self) -> Mapping[str, Exception]:
         """The tables that are set aside now, and why."""
-        return {name: one.error for name, one in sorted(self._aside.items())}
+        return self._aside.errors
 
     @property
     def restart_due_in_s(self) -> float | None:
         """See ``StreamSink``: until a table that was set aside is tried again."""
-        due = [one.due_at for one in tuple(self._aside.values()) if one.due_at is not None]
-        return max(0.0, min(due) - time.monotonic()) if due else None
+        return self._aside.due_in_s
 
     def can_be_clustered(self, refusal: ReplacementPending) -> bool:
         """See ``HudiSink``. Each table handles its own clusterings."""
@@ -227,14 +210,12 @@ class RoutedSink:
             raise OtherRoute(self._store.url, self._state.rule, self._rule)
         self._letters_reached = self._position_of_letters()
         self._has_begun = False
-        now = time.monotonic()
-        for name, one in tuple(self._aside.items()):
-            if one.due_at is not None and one.due_at <= now:
-                del self._aside[name]
+        self._aside.take_back_due()
         self._reached.clear()
         self._found.clear()
-        known = {*self._open, *(self._state.commits if self._state else ())} - self._aside.keys()
-        self._for_each(self._recover, sorted(known))
+        known = {*self._open, *(self._state.commits if self._state else ())}
+        active = sorted(name for name in known if name not in self._aside)
+        self._aside.call_for_each(self._recover, active, self._runner)
         if self._state is not None:
             self._state = self._with_found(self._state)
         return []
@@ -271,7 +252,7 @@ class RoutedSink:
         again, all tables start here.
         """
         state = self._state or self._first(start, topic_id)
-        if _differ(state.topic_id, topic_id):
+        if topic_ids_differ(state.topic_id, topic_id):
             state = replace(state, complete=start, behind=dict.fromkeys(state.behind, start))
             self._reached = dict.fromkeys(self._reached, start)
             self._letters_reached = start
@@ -342,9 +323,11 @@ class RoutedSink:
 
     def _begin(self, state: RoutedPositions, start: KafkaCheckpoint) -> RoutedPositions:
         """Add the partitions that positions lack: the stream reads these from their beginning."""
-        self._reached = {name: _filled(one, start) for name, one in self._reached.items()}
+        self._reached = {
+            name: with_partitions_of(one, start) for name, one in self._reached.items()
+        }
         self._has_begun = True
-        return replace(state, complete=_filled(state.complete, start))
+        return replace(state, complete=with_partitions_of(state.complete, start))
 
     def _first(self, start: KafkaCheckpoint, topic_id: str) -> RoutedPositions:
         return RoutedPositions(rule=self._rule, topic_id=topic_id, complete=start)
@@ -366,8 +349,8 @@ class RoutedSink:
     ) -> pa.Table:
         """Commit the dead letters that were not committed before; return them."""
         reached = later(state.complete, self._letters_reached)
-        unread = Rejects(_unread(rejects.rows, reached))
-        count = _unread(records, reached).num_rows
+        unread = Rejects(keep_unread(rejects.rows, reached))
+        count = keep_unread(records, reached).num_rows
         if not len(unread):
             self._reject_counter.add(0, count)
             return unread.rows
@@ -386,14 +369,15 @@ class RoutedSink:
         """Return the unread records of each table that is not set aside, the largest part first."""
         active = {name: some for name, some in records.items() if name not in self._aside}
         unopened = [name for name in active if name not in self._open]
-        self._for_each(partial(self._open_first, state=state, records=active), unopened)
+        open_first = partial(self._open_first, state=state, records=active)
+        self._aside.call_for_each(open_first, unopened, self._runner)
         for name, position in self._reached.items():
-            if name not in self._aside and _has_passed(batch.start, position):
-                self._set_aside(name, PositionPassed(name, position, batch.start), 0.0)
+            if name not in self._aside and has_passed(batch.start, position):
+                self._aside.add(name, PositionPassed(name, position, batch.start), 0.0)
         unread = [
             (name, rows)
             for name, some in active.items()
-            if name not in self._aside and (rows := _unread(some, self._reached[name])).num_rows
+            if name not in self._aside and (rows := keep_unread(some, self._reached[name])).num_rows
         ]
         unread.sort(key=lambda one: -one[1].num_rows)
         threads = max(1, self._threads // max(len(unread), 1))
@@ -414,7 +398,7 @@ class RoutedSink:
             except Exception as error:
                 return error
 
-        return LocalRunner(self._threads).map(write, parts)
+        return self._runner.map(write, parts)
 
     def _advance(
         self,
@@ -427,10 +411,10 @@ class RoutedSink:
         commits, complete = dict(state.commits), later(state.complete, end)
         for name, outcome in written.items():
             if isinstance(outcome, Exception):
-                self._fail(name, outcome)
+                self._aside.add_failure(name, outcome)
             else:
                 commits[name] = outcome.instant
-                self._failures.pop(name, None)
+                self._aside.note_success(name)
         behind: dict[str, KafkaCheckpoint] = {}
         for name in commits:
             position = self._reached.get(name, state.of(name))
@@ -453,7 +437,7 @@ class RoutedSink:
         if table is not None:
             self._open[name] = table
         self._found[name] = "" if own is None else own.commit
-        self._reached[name] = self._position_of(name, state, own)
+        self._reached[name] = position_of_table(name, self._topic, state, own)
 
     def _open_first(
         self, name: str, *, state: RoutedPositions, records: Mapping[str, pa.Table]
@@ -464,48 +448,13 @@ class RoutedSink:
         self._open[name] = table
         # if the start of the stream has found no table, another process may have created it since
         if own is not None or name not in self._reached:
-            self._reached[name] = self._position_of(name, state, own)
+            self._reached[name] = position_of_table(name, self._topic, state, own)
 
     def _position_of_letters(self) -> KafkaCheckpoint:
         progress, state = self._letters.recover(), self._state
-        is_other = progress and state and _differ(progress.topic_id, state.topic_id)
-        position = None if is_other else self._position_in(progress)
+        is_other = progress and state and topic_ids_differ(progress.topic_id, state.topic_id)
+        position = None if is_other else position_in(progress, self._topic)
         return position or KafkaCheckpoint(self._topic, {})
-
-    def _position_of(
-        self, name: str, state: RoutedPositions | None, own: Progress | None
-    ) -> KafkaCheckpoint:
-        """Return the position of a table: the stored one, unless that of the table counts.
-
-        The newest commit of this pipeline in a table is at or above the stored position. If it is
-        not, or if it is older than the commit that the stored positions name, an operator has moved
-        the position of the table, or has undone commits.
-        """
-        nothing = KafkaCheckpoint(self._topic, {})
-        if state is None:
-            return self._position_in(own) or nothing
-        stored, newest = state.of(name), state.commits.get(name, "")
-        if own is None:
-            return nothing if newest else stored
-        if _differ(own.topic_id, state.topic_id):
-            return stored
-        position = self._position_in(own) or nothing
-        if own.commit == newest or (own.commit > newest and stored <= position):
-            return later(position, stored)
-        return position
-
-    def _position_in(self, progress: Progress | None) -> KafkaCheckpoint | None:
-        """Return the position that a table records; None if it records none.
-
-        Raises:
-            ForeignPosition: it belongs to another source.
-        """
-        position = None if progress is None else progress.checkpoint
-        if position is None:
-            return None
-        if not isinstance(position, KafkaCheckpoint) or position.topic != self._topic:
-            raise ForeignPosition(self._topic, str(position))
-        return position
 
     def _skip_lost(self, name: str, state: RoutedPositions) -> Sequence[Mapping[str, object]]:
         """Skip what Kafka has lost of a table's unread records; return the lost ranges.
@@ -515,47 +464,11 @@ class RoutedSink:
         try:
             found = self._find_start(self._reached[name], state.topic_id)
         except Exception as error:
-            self._fail(name, error)
+            self._aside.add_failure(name, error)
             return ()
         if found.lost:
             self._reached[name] = found.position
         return found.lost
-
-    def _for_each(self, function: Callable[[str], None], names: Sequence[str]) -> None:
-        """Call a function for each table, several at once; set tables aside for which it fails."""
-
-        def call(name: str) -> Exception | None:
-            try:
-                function(name)
-            except Exception as error:
-                return error
-            return None
-
-        errors = LocalRunner(self._threads).map(call, names)
-        for name, error in zip(names, errors, strict=True):
-            if error is not None:
-                self._fail(name, error)
-
-    def _fail(self, name: str, error: Exception) -> None:
-        """Set a table aside after a failure."""
-        failures = self._failures[name] = self._failures.get(name, 0) + 1
-        self._set_aside(name, error, self._judge(error, failures))
-
-    def _set_aside(self, name: str, error: Exception, pause_s: float | None) -> None:
-        due_at = None if pause_s is None else time.monotonic() + pause_s
-        failures = self._failures.get(name, 0)
-        self._aside[name] = _Aside(error, failures, due_at)
-        self._tables.set_aside(name, error, failures, pause_s)
-
-
-class ForeignPosition(Permanent):
-    """A table records the position of another source."""
-
-    def __init__(self, topic: str, position: str) -> None:
-        super().__init__(
-            f"the table has read {position}, but the pipeline reads topic {topic}; give the "
-            "pipeline a source.checkpoint_id of its own, or another table.path"
-        )
 
 
 class _Stages:
@@ -579,38 +492,10 @@ def _audit(batch: KafkaBatch, records: pa.Table, gaps: list[OffsetGap]) -> Audit
     return audit(text, batch.spans, read, arrived=count, written=count, rejected=0)
 
 
-def _unread(records: pa.Table, position: KafkaCheckpoint) -> pa.Table:
-    """Return the records that are not below a position."""
-    if not position.offsets or not records.num_rows:
-        return records
-    partitions = records.column("partition").to_numpy()
-    highest = max(int(partitions.max()), max(position.offsets))
-    begins = np.zeros(highest + 1, np.int64)
-    for partition, offset in position.offsets.items():
-        begins[partition] = offset
-    is_unread = records.column("offset").to_numpy() >= begins[partitions]
-    return records if is_unread.all() else records.filter(pa.array(is_unread))
-
-
-def _has_passed(start: KafkaCheckpoint, position: KafkaCheckpoint) -> bool:
-    """Return whether a batch begins after offsets that a table needs."""
-    return any(offset > position.offsets.get(p, 0) for p, offset in start.offsets.items())
-
-
-def _filled(position: KafkaCheckpoint, start: KafkaCheckpoint) -> KafkaCheckpoint:
-    """Return a position with the partitions of ``start`` that it lacks."""
-    return KafkaCheckpoint(position.topic, {**start.offsets, **position.offsets})
-
-
 def _new(
     lost: Sequence[Mapping[str, object]], known: Sequence[Mapping[str, object]]
 ) -> list[Mapping[str, object]]:
     return [one for one in lost if one not in known]
-
-
-def _differ(one: str, other: str) -> bool:
-    """Return whether two ids of a topic differ; "" is not known."""
-    return "" not in (one, other) and one != other
 
 
 def _sum_up(results: Sequence[BatchResult]) -> BatchResult:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Protocol
 
 from lakemark.errors import InvalidConfig
 from streamer.commands.pipeline_run import run_pipeline
@@ -15,10 +18,12 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.config.routed_tree import has_route
 from streamer.config.secrets import build_redactor
 from streamer.config.topics import has_several_topics
+from streamer.events import Listener
 from streamer.job.files import find_files
 from streamer.job.job import open_job
+from streamer.job.outcome import Outcome
 from streamer.job.output import job_output, print_summary
-from streamer.job.plan import JobPlan, plan_job
+from streamer.job.plan import plan_job
 from streamer.migration.run_of_job import load_pipeline_of_job, read_job
 from streamer.migration.secrets import build_job_redactor
 from streamer.routing.run import open_routed
@@ -52,13 +57,30 @@ def execute(arguments: argparse.Namespace) -> int:
         plan = None if config else plan_job(files, overrides)
     if isinstance(config, RouteTemplate):
         arguments.redacted = build_redactor(config.sample)
-        _run_routed(arguments, config, _ignored(arguments))
+        _run_tables(arguments, partial(open_routed, config), _ignored(arguments))
     elif config is not None:
         run_pipeline(arguments, config, _ignored(arguments))
     elif plan is not None:
         arguments.redacted = plan.redactor()
-        _run_several(arguments, plan)
+        _run_tables(arguments, partial(open_job, plan, arguments.parallel_batches))
     return 0
+
+
+class _Run(Protocol):
+    """A run that writes several tables."""
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What became of each table."""
+        ...
+
+    def stop(self) -> bool:
+        """Ask the run to stop; see ``StreamLoop.stop``."""
+        ...
+
+    def run(self) -> None:
+        """Run until the end."""
+        ...
 
 
 def _ignored(arguments: argparse.Namespace) -> Sequence[str]:
@@ -140,15 +162,24 @@ def _check_runs_whole(template: RouteTemplate) -> None:
         raise ConfigError([Problem("route.value", text)])
 
 
-def _run_routed(
-    arguments: argparse.Namespace, template: RouteTemplate, warnings: Sequence[str]
+def _run_tables(
+    arguments: argparse.Namespace,
+    open_run: Callable[[Callable[[str], Listener]], AbstractContextManager[_Run]],
+    warnings: Sequence[str] = (),
 ) -> None:
+    """Run what writes several tables, and print what became of each of them.
+
+    Args:
+        arguments: the arguments of the command.
+        open_run: opens the run, given the function that returns the listener of a table by name.
+        warnings: warnings about the arguments.
+    """
     is_json, redacted = arguments.log_format == "json", arguments.redacted
     with (
         stop_on_signals() as signals,
         job_output(arguments.events, redacted, is_json=is_json) as output,
         report_failures(output(""), arguments, signals),
-        open_routed(template, output) as run,
+        open_run(output) as run,
     ):
         for warning in warnings:
             _LOG.warning("%s", warning)
@@ -159,23 +190,6 @@ def _run_routed(
         finally:
             if not is_json:
                 print_summary(run.outcomes, redacted)
-
-
-def _run_several(arguments: argparse.Namespace, plan: JobPlan) -> None:
-    is_json, redacted = arguments.log_format == "json", arguments.redacted
-    with (
-        stop_on_signals() as signals,
-        job_output(arguments.events, redacted, is_json=is_json) as output,
-        report_failures(output(""), arguments, signals),
-        open_job(plan, arguments.parallel_batches, output) as job,
-    ):
-        arguments.loop = job
-        signals.watch(job.stop)
-        try:
-            job.run()
-        finally:
-            if not is_json:
-                print_summary(job.outcomes, redacted)
 
 
 def _overrides(arguments: argparse.Namespace) -> Sequence[str]:

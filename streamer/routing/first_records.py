@@ -1,4 +1,4 @@
-"""The first records of a table, as the source from which its columns are inferred."""
+"""The first records of a table to which a topic is routed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pyarrow as pa
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.position import Position
 from streamer.sources.kafka_offsets import Start
-from streamer.sources.source import CheckRead, Source, SourceStart, SourceStream, StreamSettings
 
 
-class FirstRecords(Source):
-    """The records of a table in one batch. They are not streamed, because the sink has them.
+class RecordsOfTable:
+    """The records of one table in a batch, from which its columns are inferred.
+
+    They are ``FirstRecords``, but no source: they are not streamed, because the sink has them.
 
     Args:
         topic: the topic.
@@ -22,16 +23,10 @@ class FirstRecords(Source):
         self._topic, self._records = topic, records
 
     def start(self, checkpoint: Position | None, topic_id: str = "") -> Start:
-        """See ``Source``. The records were read before."""
+        """See ``FirstRecords``. The records were read before."""
         return Start(KafkaCheckpoint(self._topic, {}))
 
-    def open_stream(
-        self, begun: SourceStart, settings: StreamSettings, check_read: CheckRead
-    ) -> SourceStream:
-        """Raise an error: see the class."""
-        raise NotImplementedError
-
     def sample(self, count: int) -> pa.Array:
-        """See ``Source``."""
+        """See ``FirstRecords``."""
         values = self._records.column("value").drop_null().slice(0, count)
         return pa.concat_arrays([pa.array([], pa.binary()), *values.cast(pa.binary()).chunks])

@@ -17,7 +17,7 @@ from streamer.config.run import RunConfig
 from streamer.events import Listener, OffsetsLost, Retrying, RunFailed, RunStopped
 from streamer.job.outcome import Outcome
 from streamer.metrics.server import RunMonitor, RunMonitors
-from streamer.routing.first_records import FirstRecords
+from streamer.routing.first_records import RecordsOfTable
 from streamer.routing.opened_table import OpenedTable
 from streamer.routing.template import RouteTemplate
 from streamer.services import TableServices
@@ -110,8 +110,8 @@ class OpenedTables:
     def _open(self, name: str, config: PipelineConfig, records: pa.Table) -> OpenedTable:
         monitor = self._monitor(name)
         listener = monitor.listener
-        source = FirstRecords(config.kafka.topic, records)
-        sink, writers = pipeline.open_sink(config, source)
+        first = RecordsOfTable(config.kafka.topic, records)
+        sink, writers = pipeline.open_sink(config, first)
         services = pipeline.table_services(config, None, writers, listener)
         after_commit = monitor.watch_tables(
             [writer.table for writer in writers], lambda: sink.columns

@@ -103,6 +103,18 @@ class SourceStream(Protocol):
         ...
 
 
+class FirstRecords(Protocol):
+    """The records with which the first run begins, from which a new table gets its columns."""
+
+    def start(self, checkpoint: Position | None, topic_id: str = "") -> SourceStart:
+        """See ``Source.start``; called without a checkpoint, to check that they can be read."""
+        ...
+
+    def sample(self, count: int) -> pa.Array:
+        """See ``Source.sample``."""
+        ...
+
+
 class Source(ABC):
     """Reads the records of one source in batches, from a position.
 

@@ -181,10 +181,12 @@ def test_check_sends_no_notice(receiver: Receiver) -> None:
 def test_hook_can_be_closed_twice_and_without_a_receiver(receiver: Receiver) -> None:
     hook = receiver.open()
     hook.send(receiver.notice())
+    sent = receiver.received(1)
     receiver.interrupt()
     hook.close()
     hook.close()
     receiver.restore()
+    assert receiver.received(0) in (sent, []), "nothing was sent again"
 
 
 def test_lost_answer_sends_the_notice_again(webhook: Webhook) -> None:

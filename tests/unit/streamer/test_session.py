@@ -24,7 +24,8 @@ SECRET = "geheim-4711"
 
 #: Starts a session for the pipeline on stdin, and prints what came of its settings.
 START = """
-import json, os, signal, sys, yaml
+import json, logging, os, signal, sys, yaml
+logging.basicConfig(level=logging.DEBUG)
 from streamer.config.load import validated
 from streamer.session import spark_session
 before = signal.getsignal(signal.SIGINT)
@@ -207,6 +208,7 @@ def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
         "arguments": None,
         "interrupts": True,
     }
+    assert SECRET not in reported.stderr, "every logger writes to it"
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines.seen)
     assert not [line for line in lines.seen if SECRET in line]
     until(lambda: not os.listdir(temporary), "the JVM to leave nothing")
