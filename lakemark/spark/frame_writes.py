@@ -289,9 +289,9 @@ def _fields(rows: DataFrame) -> list[StructField]:
     try:
         return rows.schema.fields
     except PySparkException as error:
-        dtypes = {one._1(): one._2() for one in rows._jdf.dtypes()}
-        unknown = next(name for name in dtypes if not _is_known(rows, name))
-        raise _cannot_store(unknown, dtypes[unknown]) from error
+        types = {one.name(): one.dataType().simpleString() for one in rows._jdf.schema().fields()}
+        unknown = next(name for name in types if not _is_known(rows, name))
+        raise _cannot_store(unknown, types[unknown]) from error
 
 
 def _is_known(rows: DataFrame, column: str) -> bool:
