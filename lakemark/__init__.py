@@ -295,6 +295,7 @@ def create(
     meta_columns: bool = True,
     cdc: str | LoggingMode | None = None,
     metadata_table: bool = True,
+    statistics_columns: Sequence[str] | None = None,
     version: int = 9,
     lock_provider: str = "storage",
     lock_expire_minutes: int = 0,
@@ -345,6 +346,8 @@ def create(
             ``data_before_after``. The more is logged, the less a query has to read, and the larger
             the ``.cdc`` files of a copy-on-write table. None if the table has no CDC queries.
         metadata_table: whether the table keeps a metadata table.
+        statistics_columns: the columns with statistics, by which queries skip files; None for the
+            first 32 that can have statistics (docs/indexes.md).
         version: the table version: 9, 8 or 6.
         lock_provider: as for ``open``.
         lock_expire_minutes: as for ``open``.
@@ -393,6 +396,9 @@ def create(
         else choose(PartialUpdateMode, partial_update, "partial_update"),
         merger=MergerName(merger, loaded.merging_strategy) if merger and loaded else None,
         metadata_table=metadata_table,
+        statistics_columns=None
+        if statistics_columns is None
+        else column_names(statistics_columns, "statistics_columns"),
         version=choose_version(version),
     )
     new_index = choose_index(index, buckets)

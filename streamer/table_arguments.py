@@ -18,6 +18,7 @@ _VIEWS = {
 
 
 _INDEX = "create, drop or list indexes of the metadata table, such as the record index"
+_STATISTICS = "choose the columns with statistics, by which queries skip files"
 JSON_HELP = "print JSON for programs: one object, or one per row"
 _DELETING = "what deletes the files"
 _RUNNERS = ("local", "spark")
@@ -373,7 +374,19 @@ def _add_index(index: argparse.ArgumentParser, debug: argparse.ArgumentParser) -
         "name", metavar="INDEX", help="the index, as lakemark table index list shows it"
     )
     add_steps(drop, "drop the index")
+    _add_statistics(_index_command(commands, debug, "statistics", _STATISTICS))
     _index_command(commands, debug, "list", "list the indexes of a table")
+
+
+def _add_statistics(statistics: argparse.ArgumentParser) -> None:
+    add_sharing(statistics)
+    chosen = statistics.add_mutually_exclusive_group(required=True)
+    text = "a column with statistics; may be repeated"
+    chosen.add_argument("--column", action="append", dest="columns", metavar="COLUMN", help=text)
+    text = "choose the first 32 columns that can have statistics"
+    chosen.add_argument("--default", action="store_true", help=text)
+    add_steps(statistics, "choose the columns, and build the metadata table again")
+    add_merger(statistics)
 
 
 def _index_command(

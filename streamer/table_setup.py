@@ -90,6 +90,7 @@ def table_spec(config: PipelineConfig) -> TableSpec:
         payload=request.payload,
         merger=_merger_name(table.merger) if table.merger else None,
         metadata_table=table.metadata_table,
+        statistics_columns=table.statistics_columns,
         version=FormatVersion(table.version),
     )
 

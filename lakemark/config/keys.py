@@ -59,6 +59,8 @@ PARTITION_EXTRACTOR_CLASS = "hoodie.table.partition_extractor_class"
 SLASH_SEPARATED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 #: The indexes of a metadata table that was dropped, which are built again with it.
 DROPPED_INDEXES = "lakemark.metadata.dropped.indexes"
+#: The columns with statistics. Apache Hudi knows it as an option of its writers.
+STATISTICS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
 SECONDARY_INDEXES_METADATA = "hoodie.table.secondary.indexes.metadata"
 #: Options of the TIMESTAMP and CUSTOM key generators: how a time is formatted as a partition path.
 TIMESTAMP_TYPE = "hoodie.keygen.timebased.timestamp.type"

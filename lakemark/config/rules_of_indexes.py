@@ -42,6 +42,11 @@ INDEX_RULES = (
         "a property of lakemark: indexes of a metadata table that was dropped, which the next "
         "metadata table has again",
     ),
+    honoured(
+        keys.STATISTICS_COLUMNS,
+        "the columns with statistics, if a user has chosen them. Apache Hudi does not store it, "
+        "but its Spark writers read it, and refuse options that differ from it",
+    ),
     PropertyRule(
         keys.METADATA_PARTITIONS_INFLIGHT,
         Effect.HONOUR,

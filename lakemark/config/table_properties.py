@@ -325,6 +325,18 @@ class TableProperties:
         return _flag(self.values.get(keys.CDC_ENABLED))
 
     @property
+    def statistics_columns(self) -> tuple[str, ...] | None:
+        """The user's columns with statistics; None for those that are chosen by default."""
+        listed = self.values.get(keys.STATISTICS_COLUMNS)
+        return None if listed is None else _csv(listed)
+
+    def with_statistics_columns(self, columns: Iterable[str] | None) -> TableProperties:
+        """Return the properties with other columns with statistics; None for the default ones."""
+        others = {k: v for k, v in self.values.items() if k != keys.STATISTICS_COLUMNS}
+        listed = {} if columns is None else {keys.STATISTICS_COLUMNS: ",".join(columns)}
+        return TableProperties({**others, **listed})
+
+    @property
     def metadata_partitions(self) -> tuple[str, ...]:
         """Complete partitions of the metadata table; empty if there is no metadata table.
 

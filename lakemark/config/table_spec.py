@@ -52,6 +52,8 @@ class TableSpec:
         meta_columns: whether rows store Hudi's meta columns.
         cdc: what a new table logs for CDC queries; None if it does not support them, or to leave an
             existing table as it is.
+        statistics_columns: the user's columns with statistics; None for the default of a new table,
+            or to leave an existing table as it is.
         metadata_table: whether a new table gets a metadata table; it does not change an existing
             table.
         version: version of a new table; an existing table keeps its version.
@@ -73,6 +75,7 @@ class TableSpec:
     merger: MergerName | None = None
     meta_columns: bool = True
     cdc: LoggingMode | None = None
+    statistics_columns: tuple[str, ...] | None = None
     metadata_table: bool = True
     version: FormatVersion = FormatVersion.V9
 
@@ -150,6 +153,7 @@ class TableSpec:
             meta_columns=self.meta_columns,
             cdc=self.cdc,
         )
+        properties = properties.with_statistics_columns(self.statistics_columns)
         return properties.with_partition_expressions(expressions) if expressions else properties
 
     def check(self, properties: TableProperties, url: str) -> None:
@@ -176,6 +180,9 @@ class TableSpec:
         if self.cdc is not None:
             found_mode = properties.cdc_logging_mode if properties.cdc_enabled else None
             wanted_and_found["cdc"] = self.cdc, found_mode
+        if self.statistics_columns is not None:
+            found_columns = properties.statistics_columns
+            wanted_and_found["statistics_columns"] = self.statistics_columns, found_columns
         differences = [
             f"{setting} is {_text(found)} in the table and {_text(wanted)} in the pipeline"
             for setting, (wanted, found) in wanted_and_found.items()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakemark.facade.base import TableFacade
 from lakemark.metadata.difference import Difference
+from lakemark.operations.create_checks import column_names
 from lakemark.operations.create_index import create_index
 from lakemark.operations.drop_index import drop_index
 from lakemark.operations.metadata_table import (
     metadata_differences,
     rebuild_metadata_table,
 )
+from lakemark.operations.statistics_columns import choose_statistics_columns
 from lakemark.operations.table_indexes import TableIndex, list_indexes
 
 
@@ -71,6 +75,24 @@ class IndexMethods(TableFacade):
             Refused: a process builds the index, or a secondary index needs it.
         """
         drop_index(self._refreshed(), name)
+
+    def choose_statistics_columns(self, columns: Sequence[str] | None) -> None:
+        """Choose the columns with statistics, by which queries skip files.
+
+        The metadata table is built again. Other writers that are open refuse to commit until they
+        have opened the table again.
+
+        Args:
+            columns: the columns; None for the default, the first 32 that can have statistics. The
+                record key and the partition path always have statistics.
+
+        Raises:
+            InvalidConfig: a column does not exist, or its type has no order.
+            Unsupported: lakemark does not update an index of the table.
+            WriteConflict: another process has changed the properties of the table meanwhile.
+        """
+        names = None if columns is None else column_names(columns, "columns")
+        choose_statistics_columns(self._refreshed(), names)
 
     def rebuild_metadata_table(self) -> None:
         """Build the metadata table again from a listing of the files."""

@@ -136,8 +136,9 @@ class CommitStatistics:
     def _indexed_columns(self, commit: CommitMetadata) -> pa.Schema:
         """Return the columns that have statistics, according to the schema of a commit."""
         avro_schema = json.loads(commit.extra_metadata[keys.SCHEMA])
-        schema = table_schema(avro_schema, read_properties(self._storage))
-        names = indexed_columns(schema, self._instants.version)
+        properties = read_properties(self._storage)
+        schema = table_schema(avro_schema, properties)
+        names = indexed_columns(schema, self._instants.version, properties.statistics_columns)
         return pa.schema([schema.field(name) for name in names])
 
     def _partition_ranges(

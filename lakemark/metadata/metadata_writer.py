@@ -400,12 +400,16 @@ class MetadataWriter:
         state = self._loader.current
         return last_compaction(state.store.timeline) if state else None
 
-    def forget(self) -> None:
+    def forget(self, properties: TableProperties) -> None:
         """Discard the state, so that the next call reads it again.
 
         This is needed after the metadata table was built again.
+
+        Args:
+            properties: the properties of the table, by which later commits are written.
         """
         self._loader.current = None
+        self._loader.note_properties(properties)
 
     def _compact_if_due(
         self, state: WriterState, timeline: Timeline, check_not_fenced: Callable[[], None]

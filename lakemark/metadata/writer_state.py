@@ -195,6 +195,7 @@ class WriterStateLoader:
         check_allows(properties, purpose, self.storage.location.url)
         if purpose is Purpose.WRITE:
             self._check_logged_changes(properties)
+            self._check_statistics_columns(properties)
         partitions = frozenset(properties.metadata_partitions)
         if not partitions:
             return None
@@ -229,10 +230,29 @@ class WriterStateLoader:
             )
             raise Refused(message)
 
+    def _check_statistics_columns(self, properties: TableProperties) -> None:
+        """Check that a commit has statistics of the columns that the table needs.
+
+        Raises:
+            Refused: the table has statistics of other columns than when it was opened.
+        """
+        known = self._opened_with
+        if known is None or known.statistics_columns == properties.statistics_columns:
+            return
+        message = (
+            f"table {self.storage.location.url} has statistics of other columns than when it was "
+            f"opened ({keys.STATISTICS_COLUMNS}); open the table again, or restart the pipeline"
+        )
+        raise Refused(message)
+
     def _definitions_file(self, properties: TableProperties) -> ObjectInfo | None:
         named = properties.metadata_partitions
         has_values = _RECORD_INDEX in named or any(map(is_expression_index, named))
         return self.storage.head(DEFINITIONS_PATH) if has_values else None
+
+    def note_properties(self, properties: TableProperties) -> None:
+        """Note that this process has changed properties by which commits are written."""
+        self._opened_with = properties
 
     def keep(self, state: WriterState, instant: Instant) -> None:
         """Keep the state for the next call, after the metadata table has received an instant."""
@@ -257,7 +277,9 @@ class WriterStateLoader:
         self.expressions(properties.metadata_indexes)
         if not properties.metadata_partitions:
             return "there is none"
-        reason = self._find_inconsistency(properties, timeline) or self._find_other_columns(schema)
+        reason = self._find_inconsistency(properties, timeline) or self._find_other_columns(
+            properties, schema
+        )
         return reason or _find_file_mismatch(self.open(properties, timeline))
 
     def open(self, properties: TableProperties, timeline: Timeline) -> MetadataTable:
@@ -418,7 +440,7 @@ class WriterStateLoader:
         missing = find_missing_statistics(properties.metadata_partitions)
         return missing or find_inconsistency(timeline, store.timeline)
 
-    def _find_other_columns(self, schema: pa.Schema) -> str | None:
+    def _find_other_columns(self, properties: TableProperties, schema: pa.Schema) -> str | None:
         """Return how the indexed columns differ from those that lakemark indexes; None if equal.
 
         Each writer of Apache Hudi keeps statistics of the columns in its own configuration. If
@@ -427,7 +449,7 @@ class WriterStateLoader:
         definition = read_definitions(self.storage).get(_COLUMNS)
         if definition is None:
             return None
-        wanted = indexed_columns(schema, self.instants.version)
+        wanted = indexed_columns(schema, self.instants.version, properties.statistics_columns)
         indexed = [n for n in definition.source_fields if n.partition(".")[0] in schema.names]
         missing = [name for name in wanted if name not in indexed]
         if missing:

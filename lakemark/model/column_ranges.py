@@ -1,7 +1,7 @@
 """Column ranges of a data file: bounds and counts, collected while the file is written.
 
-Ranges are collected for Hudi's commit time, partition path and record key, and for the first
-``MAX_COLUMNS`` of the user's columns whose type has an order. Source:
+Ranges are collected for Hudi's commit time, partition path and record key, and for the user's
+columns that were chosen, or the first ``MAX_COLUMNS`` of those whose type has an order. Source:
 ``HoodieTableMetadataUtil.getColumnsToIndex`` of Apache Hudi 1.2.0,
 ``hoodie.metadata.index.column.stats.max.columns.to.index``.
 """
@@ -148,18 +148,34 @@ _Pair: TypeAlias = tuple[Any, Any]
 
 
 def indexed_columns(
-    schema: pa.Schema, version: FormatVersion = FormatVersion.V9
+    schema: pa.Schema,
+    version: FormatVersion = FormatVersion.V9,
+    chosen: Collection[str] | None = None,
 ) -> tuple[str, ...]:
-    """Return the columns that have statistics in a table of this version, meta columns first."""
+    """Return the columns that have statistics in a table of this version, meta columns first.
+
+    Args:
+        schema: the columns of the table.
+        version: the version of the table.
+        chosen: the user's columns that have statistics (``TableProperties.statistics_columns``);
+            None for the first ``MAX_COLUMNS`` that can have them.
+    """
     own = [name for name in _OWN if name in schema.names]
-    ordered = [
+    ordered = columns_with_order(schema, version)
+    if chosen is None:
+        return (*own, *ordered[:MAX_COLUMNS])
+    return (*own, *(name for name in ordered if name in chosen))
+
+
+def columns_with_order(schema: pa.Schema, version: FormatVersion = FormatVersion.V9) -> list[str]:
+    """Return the user's columns that can have statistics in a table of this version."""
+    return [
         field.name
         for field in without_meta_columns(schema)
         if field.name != OPERATION
         and any(check(field.type) for check in _ORDERED)
         and (version is FormatVersion.V9 or not _is_wide_decimal(field.type))
     ]
-    return (*own, *ordered[:MAX_COLUMNS])
 
 
 def _is_wide_decimal(kind: pa.DataType) -> bool:

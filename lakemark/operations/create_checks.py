@@ -23,6 +23,7 @@ from lakemark.keygen.key_generator import KeyGeneratorConfig
 from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_expressions import check_folder_of
 from lakemark.keygen.slash_separated_dates import check_date_column
+from lakemark.model.column_ranges import columns_with_order
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
 from lakemark.operations.table_index import DEFAULT_BUCKETS, IndexKind, NewIndex
@@ -193,6 +194,8 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, index: NewIndex, url: s
                 "such a table; order by a number, a date or a timestamp"
             )
             raise InvalidConfig(message)
+    if spec.statistics_columns is not None:
+        check_statistics_columns(spec.statistics_columns, columns, spec.version)
     check_allows(properties, Purpose.WRITE, url)
     if spec.cdc is not None and spec.version is FormatVersion.V6 and properties.is_merge_on_read:
         message = (
@@ -216,6 +219,31 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, index: NewIndex, url: s
     KeyGeneratorConfig.of(properties, url)
     for field in spec.partition_expressions:
         check_folder_of(field, url_encode=spec.url_encode)
+
+
+def check_statistics_columns(
+    columns: Sequence[str], schema: pa.Schema, version: FormatVersion
+) -> None:
+    """Check that columns can have statistics.
+
+    Raises:
+        InvalidConfig: a column does not exist, or its type has no order.
+    """
+    possible = columns_with_order(schema, version)
+    for name in columns:
+        if name in possible:
+            continue
+        if name in schema.names:
+            message = (
+                f"column {name!r} cannot have statistics, because its type is "
+                f"{schema.field(name).type}; leave it out"
+            )
+        else:
+            message = (
+                f"the table has no column {name!r} for statistics; choose among "
+                f"{', '.join(possible)}"
+            )
+        raise InvalidConfig(message)
 
 
 def _check_automatic_keys(spec: TableSpec, index: NewIndex) -> None:

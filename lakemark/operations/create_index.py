@@ -366,7 +366,7 @@ def _write(
         timeline.newest_time,
         lease.check,
     )
-    table.metadata_writer.forget()
+    table.metadata_writer.forget(after)
     table.snapshot.forget_metadata_table(after)
     indexing.complete(context, build.pending, build.plan, lease)
 

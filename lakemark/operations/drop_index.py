@@ -117,5 +117,5 @@ def _drop(table: OpenTable, partition: str, lease: Lease) -> None:
 
 
 def _forget(table: OpenTable, properties: TableProperties) -> None:
-    table.metadata_writer.forget()
+    table.metadata_writer.forget(properties)
     table.snapshot.forget_metadata_table(properties)

@@ -93,7 +93,7 @@ def drop_metadata_table(table: OpenTable) -> None:
         properties = bootstrap.drop_metadata_table(
             table.storage, read_properties(table.storage), lease.check, keeps_indexes=False
         )
-    table.metadata_writer.forget()
+    table.metadata_writer.forget(properties)
     table.snapshot.forget_metadata_table(properties)
 
 
@@ -223,7 +223,7 @@ def build_metadata_table(
     with prepared as content:
         bare = bootstrap.drop_metadata_table(table.storage, stored, check_lease, indexes=indexes)
         properties = content.write(bare, check_lease)
-    table.metadata_writer.forget()
+    table.metadata_writer.forget(properties)
     table.snapshot.forget_metadata_table(properties)
 
 
@@ -301,4 +301,5 @@ def _key_reader(table: OpenTable) -> ReadKeys:
 def indexed_schema(table: OpenTable) -> pa.Schema:
     """Return the columns with statistics; no columns before the first commit."""
     schema = table.schema or pa.schema([])
-    return pa.schema([schema.field(name) for name in indexed_columns(schema, table.version)])
+    names = indexed_columns(schema, table.version, table.properties.statistics_columns)
+    return pa.schema([schema.field(name) for name in names])

@@ -57,7 +57,11 @@ def write_context(
         merge=merge,
         base_files=table.base_files,
         log_format=log_format or default_log_format(schema, merge.ordering_fields),
-        indexed=indexed_columns(columns if virtual_keys is None else schema, table.version)
+        indexed=indexed_columns(
+            columns if virtual_keys is None else schema,
+            table.version,
+            table.properties.statistics_columns,
+        )
         if table.properties.metadata_partitions
         else (),
         has_record_index=has_record_index(table.properties),

@@ -1,4 +1,4 @@
-"""``lakemark table index``: creates, drops and lists the indexes of a table."""
+"""``lakemark table index``: creates, drops and lists indexes, and chooses their columns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import sys
 from rich.console import Console
 
 from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.operations.create_checks import column_names
 from lakemark.operations.create_index import create_index, plan_index
 from lakemark.operations.drop_index import drop_index, find_droppable
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.statistics_columns import (
+    choose_statistics_columns,
+    plan_statistics_columns,
+)
 from lakemark.operations.table_indexes import TableIndex, list_indexes
 from streamer.commands.location import open_named_table
 from streamer.commands.service_table import (
@@ -31,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print or execute a change of the indexes, or list them.
 
     Raises:
-        InvalidConfig: there is no such index, or its name is invalid.
+        InvalidConfig: there is no such index, or its name is invalid; or there is no such column.
         Unsupported: the table may not have such an index.
         Refused: another process builds the index, or another index needs it.
     """
@@ -45,6 +50,9 @@ def execute(arguments: argparse.Namespace) -> int:
         show_work(rows, arguments, f"the table has the index {arguments.name}")
         if rows and _makes_keys_global(table, arguments):
             print(_MOVES, file=sys.stderr)
+    elif arguments.change == "statistics":
+        rows = _statistics(open_for_service(arguments, arguments.merger), arguments)
+        show_work(rows, arguments, "the table has statistics of these columns")
     else:
         rows = _dropped(open_ignoring_metadata_table(arguments), arguments)
         show_work(rows, arguments, "no index")
@@ -64,6 +72,15 @@ def _created(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
         return [{"index": name, **of, "partition": partition}]
     create_index(table, name, column, expression=expression, kind=kind, partitioned=partitioned)
     return [_row(one) for one in list_indexes(table) if one.partition == partition]
+
+
+def _statistics(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
+    columns = None if arguments.default else column_names(arguments.columns, "--column")
+    if not plan_statistics_columns(table, columns):
+        return []
+    if arguments.step == "run":
+        choose_statistics_columns(table, columns)
+    return [{"statistics": ", ".join(columns) if columns is not None else "default"}]
 
 
 def _makes_keys_global(table: OpenTable, arguments: argparse.Namespace) -> bool:

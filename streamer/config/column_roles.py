@@ -1,4 +1,4 @@
-"""Checks the types of ordering columns and partition columns.
+"""Checks the types of ordering columns, partition columns and columns with statistics.
 
 Declared columns are checked when a pipeline file is loaded. Inferred columns, and those of an Avro
 schema or an existing table, are checked when a run starts.
@@ -14,6 +14,8 @@ import pyarrow as pa
 from lakemark.errors import InvalidConfig
 from lakemark.keygen.partition_expressions import check_folder_of, with_expression_columns
 from lakemark.keygen.slash_separated_dates import check_date_column
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.create_checks import check_statistics_columns
 from lakemark.schema.field_path import column_at
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.table import TableConfig
@@ -33,7 +35,7 @@ _OF_STORED_COLUMNS = (
 
 
 def check_column_roles(columns: pa.Schema, table: TableConfig, *, is_new: bool) -> None:
-    """Check the types of ordering and partition columns, when a run starts.
+    """Check the types of the columns that a table's settings name, when a run starts.
 
     An existing table keeps its partition columns, whatever their types are.
 
@@ -43,13 +45,14 @@ def check_column_roles(columns: pa.Schema, table: TableConfig, *, is_new: bool) 
         is_new: whether the table does not exist, or has no columns yet.
 
     Raises:
-        ConfigError: an ordering column is text, or a partition column of a new table is a
-            timestamp.
+        ConfigError: an ordering column is text, a partition column of a new table is a timestamp,
+            or a column of a new table cannot have statistics.
     """
     problems = list(ordering_type_problems(columns, table, is_new=is_new))
     of_partitions = list(timestamp_partition_problems(columns, table))
     if is_new:
         problems += of_partitions
+        problems += statistics_problems(columns, table)
     elif of_partitions:
         _LOG.warning("%s; the table exists, so it keeps its partitions", of_partitions[0])
     if problems:
@@ -94,6 +97,20 @@ def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iter
             f"day({column}), or month({column}) or hour({column})"
         )
         yield Problem("table.partition_by", text)
+
+
+def statistics_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
+    """Yield a problem if a column in ``table.statistics_columns`` cannot have statistics.
+
+    Args:
+        columns: the columns of the rows.
+        table: the table's settings.
+    """
+    try:
+        chosen = table.statistics_columns or ()
+        check_statistics_columns(chosen, columns, FormatVersion(table.version))
+    except InvalidConfig as error:
+        yield Problem("table.statistics_columns", str(error))
 
 
 def partition_problems(table: TableConfig, columns: pa.Schema | None) -> Iterator[Problem]:

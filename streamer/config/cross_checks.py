@@ -95,6 +95,7 @@ def missing_columns(
         ("record_key", table.record_key),
         ("partition_by", table.partition_columns),
         ("ordering", table.ordering),
+        ("statistics_columns", table.statistics_columns or ()),
         (_marker_setting(table), (table.delete_when.field,) if table.delete_when else ()),
     )
     for setting, columns in named:
@@ -532,6 +533,9 @@ def _metadata_table(table: TableConfig) -> Iterator[Problem]:
             "these settings"
         )
         yield Problem("table.drop_metadata_table", text)
+    if table.statistics_columns is not None and not table.metadata_table:
+        text = "statistics are in the metadata table, but metadata_table is false; omit one of them"
+        yield Problem("table.statistics_columns", text)
 
 
 def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:

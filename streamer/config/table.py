@@ -224,6 +224,13 @@ class TableConfig(Section):
     list folders. It also contains statistics of the first 32 columns, so that readers skip files
     that cannot match a filter. ``false`` removes an existing metadata table."""
 
+    statistics_columns: Columns | None = None
+    """The columns of a new table with statistics, by which queries skip files. The fewer they are,
+    the cheaper is a commit. The record key and the partition path always have statistics. An
+    existing table keeps its columns, and ``lakemark table index statistics`` changes them. Default:
+    the first 32 columns that can have statistics. See [Columns with
+    statistics](indexes.md#columns-with-statistics)."""
+
     drop_metadata_table: bool = False
     """Whether the metadata table of an existing table may be rebuilt without its indexes. lakemark
     does not maintain expression indexes of some functions, secondary indexes of columns with other

@@ -258,6 +258,14 @@ METADATA_RULES = (
             "hoodie.metadata.index.expression.enable",
         )
     ),
+    Rule(
+        "hoodie.metadata.index.column.stats.column.list",
+        NoCounterpart(
+            "set table.statistics_columns for a new table; for an existing one, run lakemark table "
+            "index statistics",
+            unless=("",),
+        ),
+    ),
     Rule("hoodie.metadata.index.drop", NoCounterpart("run lakemark table index drop")),
     Rule("hoodie.metadata.*", _METADATA),
     Rule("_hoodie.metadata.*", _METADATA),

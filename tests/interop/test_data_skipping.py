@@ -11,11 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import lakemark
+from lakemark.metadata.index_definition import read_definitions
 from lakemark.operations.metadata_table import metadata_differences
 from lakemark.operations.open_table import open_table
-from lakemark.storage import StorageLocation
+from lakemark.storage import StorageLocation, open_storage
 from tests.interop.lakemark import LakemarkWriter
-from tests.interop.oracle import ApacheTable, Oracle
+from tests.interop.oracle import ApacheTable, Oracle, OracleError
 
 pytestmark = pytest.mark.oracle
 
@@ -90,6 +92,45 @@ def test_queries_that_skip_files_miss_no_row(
         writer.compact()
         _misses_nothing(oracle, path, conditions + OF_NEW_COLUMN)
     assert metadata_differences(open_table(StorageLocation(str(path)))) == []
+
+
+def test_both_continue_a_table_whose_columns_with_statistics_are_chosen(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    path, others = tmp_path / "t", {"hoodie.metadata.index.column.stats.column.list": "d"}
+    ours = lakemark.create(
+        str(path),
+        schema=SCHEMA,
+        record_key="id",
+        partition_by="p",
+        ordering="ts",
+        buckets=1,
+        name="t",
+        statistics_columns=["s", "n"],
+    )
+    ours.upsert(_rows(OF_LAKEMARK, SCHEMA))
+    _misses_nothing(oracle, path, CONDITIONS)
+    oracle.write(path, _rows(OF_APACHE, SCHEMA), TABLE)
+    assert _columns_with_statistics(path) == {"s", "n"}, "Apache Hudi reads the stored choice"
+    _misses_nothing(oracle, path, CONDITIONS)
+    ours = lakemark.open(str(path))
+    assert ours.metadata_differences() == []
+    ours.upsert(_rows([("a", "p", 5, "new", 5.0, 5.0, b"", 5)], SCHEMA))
+    assert _columns_with_statistics(path) == {"s", "n"}
+    table = replace(TABLE, extra={**INDEXED, **others})
+    with pytest.raises(OracleError, match="Config conflict"):
+        oracle.write(path, _rows([("b", "p", 6, "new", 6.0, 6.0, b"", 6)], SCHEMA), table)
+    ours.choose_statistics_columns(["d"])
+    assert _columns_with_statistics(path) == {"d"}
+    oracle.write(path, _rows([("b", "p", 6, "new", 6.0, 6.0, b"", 6)], SCHEMA), table)
+    assert _columns_with_statistics(path) == {"d"}
+    _misses_nothing(oracle, path, CONDITIONS)
+    assert lakemark.open(str(path)).metadata_differences() == []
+
+
+def _columns_with_statistics(path: Path) -> set[str]:
+    definitions = read_definitions(open_storage(StorageLocation(str(path))))
+    return {n for n in definitions["column_stats"].source_fields if not n.startswith("_hoodie")}
 
 
 def _rows(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:

@@ -57,6 +57,17 @@ def test_indexes_are_planned_created_listed_and_dropped(run: Run, place: str) ->
     assert metadata_differences(_table(place)) == []
 
 
+def test_columns_with_statistics_are_planned_and_chosen(run: Run, place: str) -> None:
+    assert run("statistics", "--column", "v") == [{"statistics": "v"}]
+    assert _table(place).properties.statistics_columns is None, "a plan changes nothing"
+    assert run("statistics", "--column", "v", "--run") == [{"statistics": "v"}]
+    assert _table(place).properties.statistics_columns == ("v",)
+    assert run("statistics", "--column", "v", "--run") == []
+    assert metadata_differences(_table(place)) == []
+    assert run("statistics", "--default", "--run") == [{"statistics": "default"}]
+    assert _table(place).properties.statistics_columns is None
+
+
 def test_a_partitioned_record_index_is_listed_as_such(run: Run, place: str) -> None:
     assert run("create", "record_index", "--partitioned") == [
         {"index": "record_index", "column": None, "partition": "record_index"}

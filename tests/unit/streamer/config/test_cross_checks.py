@@ -379,6 +379,14 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.metadata_table=false", "table.drop_metadata_table=true"],
         "table.drop_metadata_table: rebuilds the metadata table, but metadata_table: false",
     ),
+    "statistics without a metadata table": (
+        ["table.metadata_table=false", "table.statistics_columns=[ts]"],
+        "table.statistics_columns: statistics are in the metadata table, but metadata_table is",
+    ),
+    "statistics of an unknown column": (
+        ["table.statistics_columns=[none]"],
+        "table.statistics_columns: 'none' is not a column of decode.schema (at, id, ts",
+    ),
     "a place for dead letters that are not kept": (
         ["dead_letters.enabled=false", "dead_letters.path=/lake/bad"],
         "dead_letters.path: /lake/bad has no effect if dead_letters.enabled is false",
