@@ -4,21 +4,24 @@ It imports the files that name a mark for which ``-m`` asks. Each worker needs s
 of some three hundred files. A run of only the tests with Spark, with Apache Hudi, or of the long
 tests needs a few of them.
 
-At a depth below 1 (``tests.depth``), the seed selects the cases of each matrix in ``MATRICES``, and
-long tests of each file, which together take most of the time. Everything else runs whole.
+At a depth below 1 (``tests.depth``), the seed selects the cases of each matrix, and long tests of
+each file, which together take most of the time. On Spark 3.5, it also selects tests with Spark of
+each file, because the same tests run on Spark 4.0, too. Everything else runs whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, combinations
+from importlib.metadata import version
+from itertools import chain, combinations, filterfalse
 from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
 
+from tests import depth
 from tests.depth import sample
 
 #: The marks by which the Makefile chooses tests. A file names those that its tests have.
@@ -36,6 +39,18 @@ MATRICES = (
     "tests/unit/sinks",
     "tests/unit/streamer/test_commands_on_any_table.py",
 )
+
+#: Elsewhere, a test with at least so many cases is a matrix, too.
+MANY = 10
+
+#: Tests whose cases are pages, sentences, or places of the code: all of them are facts to check.
+LISTS = ("tests/docs", "tests/mutants", "tests/spec")
+
+#: Below this depth, the seed also selects the files of which a long test runs.
+LONG_TEST_OF_EACH_FILE = 0.1
+
+#: Whether this is the second version of Spark on which the tests run.
+IS_SPARK_35 = version("pyspark").startswith("3.5.")
 
 _NAME = re.compile(r"\w+")
 _OPERATORS = {"and", "or", "not"}
@@ -63,18 +78,57 @@ def check_marks_are_named(items: Iterable[pytest.Item]) -> None:
 
 
 def unsampled(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Return the cases of matrices that the seed does not select; none from depth 1 on.
+    """Return the tests that the seed does not select; none from depth 1 on.
 
-    The cases of one test function are a matrix. All long tests of one file are a matrix, too.
+    The cases of one test function are a matrix. All long tests of one file are a matrix, too, and
+    so are all tests with Spark of one file on Spark 3.5.
     """
-    cases: dict[str, list[pytest.Item]] = {}
+    listed = list(items)
+    long = list(filter(_is_long, listed))
+    others = _grouped(filterfalse(_is_long, listed), _matrix)
+    matrices = {name: cases for name, cases in others.items() if _is_sampled(name, cases)}
+    return {*long, *chain(*matrices.values())} - {*_drawn(matrices), *_drawn_long_tests(long)}
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def _matrix(item: pytest.Item) -> str:
+    """Return the name of the matrix to which a test belongs: its function, or its file."""
+    is_repeated = IS_SPARK_35 and item.get_closest_marker("spark") is not None
+    return _file(item) if is_repeated else item.nodeid.partition("[")[0]
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _is_sampled(name: str, cases: Sequence[pytest.Item]) -> bool:
+    is_of_file = "::" not in name
+    is_many = len(cases) >= MANY and not name.startswith(LISTS)
+    return is_of_file or is_many or name.startswith(MATRICES)
+
+
+def _grouped(
+    items: Iterable[pytest.Item], name: Callable[[pytest.Item], str]
+) -> dict[str, list[pytest.Item]]:
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("slow") is not None:
-            cases.setdefault(item.nodeid.partition("::")[0], []).append(item)
-        elif item.nodeid.startswith(MATRICES):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    chosen = {item for name, matrix in cases.items() for item in sample(matrix, name=name)}
-    return {item for matrix in cases.values() for item in matrix} - chosen
+        groups.setdefault(name(item), []).append(item)
+    return groups
+
+
+def _drawn(matrices: Mapping[str, Sequence[pytest.Item]]) -> list[pytest.Item]:
+    return [item for name, cases in matrices.items() for item in sample(cases, name=name)]
+
+
+def _drawn_long_tests(long: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return long tests of each file, or, at a very small depth, of some files."""
+    of_each_file = _drawn(_grouped(long, _file))
+    if depth.DEPTH >= LONG_TEST_OF_EACH_FILE:
+        return of_each_file
+    return sample(of_each_file, one_in=LONG_TEST_OF_EACH_FILE, name="long tests")
 
 
 def _named(text: str) -> frozenset[str]:

@@ -27,7 +27,7 @@ DEPTH = float(os.environ.get("LAKEMARK_DEPTH", "1"))
 EVERYTHING = DEPTH > 1
 
 
-def sample(cases: Iterable[T], one_in: int = 1, name: str = "") -> list[T]:
+def sample(cases: Iterable[T], one_in: float = 1, name: str = "") -> list[T]:
     """Draw one of every ``one_in`` consecutive cases by the seed.
 
     Above depth 1, return all of them; below it, draw one of ``one_in / DEPTH``.

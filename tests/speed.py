@@ -21,12 +21,14 @@ from concurrent.futures import ProcessPoolExecutor
 import pyarrow as pa
 
 import lakemark
+from tests.collection import LONG_TEST_OF_EACH_FILE
 
 #: Seconds of the commits below, on a machine on which all of ``.ci/run`` lasts an hour.
 USUAL_S = 1.4
 
-#: Seconds of all long tests on that machine.
+#: Seconds of all long tests on that machine, and of one of each file.
 LONG_TESTS_S = 570.0
+ONE_OF_EACH_FILE_S = 190.0
 
 #: What no depth shortens, as a fraction of the time of ``.ci/run``.
 FIXED = 0.3
@@ -34,22 +36,31 @@ FIXED = 0.3
 #: The depths to choose from. A smaller sample than the last would say little.
 DEPTHS = (1.0, 0.5, 0.25, 0.1)
 
+#: The depths of the long tests. With the last ones, long tests of only some files run.
+DEPTHS_OF_LONG_TESTS = (*DEPTHS, 0.05, 0.02)
+
 _COMMITS = 60
 _ROWS = pa.table({"id": [f"id {n}" for n in range(100)], "at": [*range(100)], "x": ["x"] * 100})
 
 
 def depth(seconds: float) -> float:
     """Return the depth for a machine whose commits last so long."""
-    return _largest_depth((USUAL_S / seconds - FIXED) / (1 - FIXED))
+    affordable = (USUAL_S / seconds - FIXED) / (1 - FIXED)
+    return next((one for one in DEPTHS if one <= affordable), DEPTHS[-1])
 
 
 def depth_of_long_tests(seconds: float, left_s: float) -> float:
     """Return the depth at which the long tests last ``left_s`` seconds; see ``depth``."""
-    return _largest_depth(left_s / (LONG_TESTS_S * seconds / USUAL_S))
+    usual_s = left_s * USUAL_S / seconds
+    fitting = (one for one in DEPTHS_OF_LONG_TESTS if long_tests_s(one) <= usual_s)
+    return next(fitting, DEPTHS_OF_LONG_TESTS[-1])
 
 
-def _largest_depth(affordable: float) -> float:
-    return next((depth for depth in DEPTHS if depth <= affordable), DEPTHS[-1])
+def long_tests_s(depth: float) -> float:
+    """Return how long the long tests last at a depth on the usual machine."""
+    if depth < LONG_TEST_OF_EACH_FILE:
+        return ONE_OF_EACH_FILE_S * depth / LONG_TEST_OF_EACH_FILE
+    return ONE_OF_EACH_FILE_S + (LONG_TESTS_S - ONE_OF_EACH_FILE_S) * depth
 
 
 def commit_s() -> float:

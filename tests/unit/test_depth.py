@@ -75,6 +75,15 @@ def test_slower_machine_runs_a_smaller_part(seconds: float, expected: float) -> 
 def test_long_tests_are_sampled_by_the_time_that_is_left() -> None:
     whole_s = speed.LONG_TESTS_S
     assert speed.depth_of_long_tests(speed.USUAL_S, whole_s) == 1.0
-    assert speed.depth_of_long_tests(speed.USUAL_S, whole_s / 2) == 0.5
-    assert speed.depth_of_long_tests(speed.USUAL_S * 2, whole_s) == 0.5
-    assert speed.depth_of_long_tests(speed.USUAL_S, -1.0) == speed.DEPTHS[-1]
+    assert speed.depth_of_long_tests(speed.USUAL_S * 2, whole_s * 2) == 1.0
+    assert speed.depth_of_long_tests(speed.USUAL_S, -1.0) == speed.DEPTHS_OF_LONG_TESTS[-1]
+
+
+@given(st.floats(0.5, 20), st.floats(200, 3000))
+def test_long_tests_are_done_in_the_time_that_is_left(seconds: float, left_s: float) -> None:
+    chosen = speed.depth_of_long_tests(seconds, left_s)
+    slower = seconds / speed.USUAL_S
+    is_smallest = chosen == speed.DEPTHS_OF_LONG_TESTS[-1]
+    assert is_smallest or speed.long_tests_s(chosen) * slower <= left_s
+    larger = [depth for depth in speed.DEPTHS_OF_LONG_TESTS if depth > chosen]
+    assert all(speed.long_tests_s(depth) * slower > left_s for depth in larger)
