@@ -19,9 +19,9 @@ TAG := lakemark:$(VERSION)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-spark35 java jars emulators demo check format test test-oracle test-slow test-spark35 bench \
-        model test-deep mutants simulate random-histories test-matrix bench-read bench-merge bench-long-life site image \
-        kafka-image lock clean
+.PHONY: help venv venv-spark35 java jars archive-spark35 emulators demo check format test test-oracle test-slow \
+        test-spark35 bench model test-deep mutants simulate random-histories test-matrix bench-read bench-merge \
+        bench-long-life site image kafka-image lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -39,6 +39,9 @@ java: ## find Java 17 or 21, or install it (as root on Debian and Ubuntu)
 jars: venv java ## fetch the jars of the Kafka connector and of the broker, once; archive Spark's classes
 	$(BIN)/python -m streamer.toolchain jars
 	$(BIN)/python -m streamer.class_archive
+
+archive-spark35: jars venv-spark35 # archive the classes of Spark 3.5
+	$(VENV_35)/bin/python -m streamer.class_archive
 
 emulators: venv ## fetch emulators of Azure and GCS for the contract tests, once (npm and go)
 	$(BIN)/python -m tests.emulators
@@ -116,8 +119,7 @@ test-matrix: jars ## all interleavings of two processes on one table: days
 OF_PROCESSES := tests/stream/test_run_command.py tests/stream/test_observation.py \
                 tests/unit/streamer/test_session.py tests/docs/test_tutorial.py
 
-test-spark35: jars venv-spark35 ## the tests of reading and writing with Spark, on Spark 3.5
-	$(VENV_35)/bin/python -m streamer.class_archive
+test-spark35: archive-spark35 ## the tests of reading and writing with Spark, on Spark 3.5
 	$(VENV_35)/bin/python -m pytest -n 2 --dist worksteal $(OF_PROCESSES:%=--ignore=%) \
 	    -m "spark and not slow and not oracle" $(ARGS)
 
