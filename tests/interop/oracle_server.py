@@ -129,7 +129,7 @@ def start_session(
         f"-Duser.timezone={timezone}",
         shlex.quote(f"-Djava.io.tmpdir={Path.cwd()}"),
         # Most code runs only a few times, so that optimizing it takes longer than it saves.
-        "-XX:TieredStopAtLevel=1",
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
     ]
     java_options = " ".join([*JAVA_SETTINGS, *own])
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
