@@ -27,17 +27,22 @@ from tests.depth import sample
 #: The marks by which the Makefile chooses tests. A file names those that its tests have.
 CHOOSING = ("spark", "kafka", "oracle", "slow")
 
-#: Folders whose tests are matrices: tables, scenarios, or settings, with seconds for each case.
+#: Where tests are matrices: tables, scenarios, or settings, with a second or more for each case.
 MATRICES = (
+    "tests/contract/test_catalogs.py",
     "tests/golden",
     "tests/interop",
+    "tests/property",
     "tests/recovery",
     "tests/spark",
     "tests/stream",
+    "tests/unit/merge",
     "tests/unit/metadata",
     "tests/unit/operations",
+    "tests/unit/services",
     "tests/unit/sinks",
-    "tests/unit/streamer/test_commands_on_any_table.py",
+    "tests/unit/streamer/checks",
+    "tests/unit/streamer/test_",  # not those of its folders, such as that of the settings
 )
 
 #: Elsewhere, a test with at least so many cases is a matrix, too.
@@ -48,6 +53,10 @@ LISTS = ("tests/docs", "tests/mutants", "tests/spec")
 
 #: Below this depth, the seed also selects the files of which a long test runs.
 LONG_TEST_OF_EACH_FILE = 0.1
+
+#: Below this depth, the seed also selects one of two tests of a file that ask Apache Hudi. Each of
+#: them takes seconds, and most of them have few cases, so that fewer cases save little.
+EVERY_TEST_WITH_HUDI = 0.25
 
 #: Whether this is the second version of Spark on which the tests run.
 IS_SPARK_35 = version("pyspark").startswith("3.5.")
@@ -87,7 +96,8 @@ def unsampled(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     long = list(filter(_is_long, listed))
     others = _grouped(filterfalse(_is_long, listed), _matrix)
     matrices = {name: cases for name, cases in others.items() if _is_sampled(name, cases)}
-    return {*long, *chain(*matrices.values())} - {*_drawn(matrices), *_drawn_long_tests(long)}
+    drawn = [*_drawn_beside_hudi(_drawn(matrices)), *_drawn_long_tests(long)]
+    return {*long, *chain(*matrices.values())} - {*drawn}
 
 
 def _is_long(item: pytest.Item) -> bool:
@@ -119,8 +129,17 @@ def _grouped(
     return groups
 
 
-def _drawn(matrices: Mapping[str, Sequence[pytest.Item]]) -> list[pytest.Item]:
-    return [item for name, cases in matrices.items() for item in sample(cases, name=name)]
+def _drawn(matrices: Mapping[str, Sequence[pytest.Item]], one_in: float = 1) -> list[pytest.Item]:
+    return [item for name, cases in matrices.items() for item in sample(cases, one_in, name)]
+
+
+def _drawn_beside_hudi(drawn: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests without one of two that ask Apache Hudi, at a small depth."""
+    if depth.DEPTH >= EVERY_TEST_WITH_HUDI:
+        return list(drawn)
+    asking = [item for item in drawn if item.get_closest_marker("oracle") is not None]
+    kept = {*_drawn(_grouped(asking, _file), one_in=2 * depth.DEPTH)}
+    return [item for item in drawn if item not in asking or item in kept]
 
 
 def _drawn_long_tests(long: Iterable[pytest.Item]) -> list[pytest.Item]:

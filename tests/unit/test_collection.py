@@ -70,6 +70,27 @@ def test_tests_that_repeat_those_on_spark_40_are_sampled(
     assert files == FILES if is_spark_35 else len(files) == len(names)
 
 
+@pytest.mark.parametrize(("share", "of_a_file"), [(0.25, 4), (0.1, 2)])
+def test_at_a_small_depth_one_of_two_tests_of_a_file_asks_apache_hudi(
+    share: float,
+    of_a_file: int,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(depth, "DEPTH", share)
+    files = [f"tests/interop/test_{name}.py" for name in "abc"]
+    names = [
+        f"{file}::test_{number}[{case}]" for file in files for number in range(4) for case in "xy"
+    ]
+    found = [item.nodeid for item in kept(cases(request.session, names, "oracle"))]
+    assert [name.partition("::")[0] for name in found] == [
+        one for one in files for _ in range(of_a_file)
+    ]
+    assert len({name.partition("[")[0] for name in found}) == len(found)
+    others = cases(request.session, [f"{file}::test_{n}" for file in files for n in range(4)])
+    assert kept(others) == others
+
+
 def test_a_long_test_of_each_file_runs_or_at_a_smaller_depth_of_some_files(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

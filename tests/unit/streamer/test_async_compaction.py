@@ -43,7 +43,7 @@ from streamer.events import (
 )
 from streamer.services import ServicePolicies, TableServices
 from tests.clocks import SharedClock, on_clock
-from tests.depth import examples
+from tests.depth import examples, sample
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
 from tests.table_services import copy_of, new_storage
@@ -538,7 +538,7 @@ def crash_points() -> int:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_amid_both_leaves_whole_batches_and_a_plan(when: When) -> None:
     origin, counted = with_a_plan(), crash_points()
-    for nth in range(when == "after", counted, 3):
+    for nth in sample(range(when == "after", counted, 3), name=when):
         storage = copy_of(origin)
         with pytest.raises(SimulatedCrash):
             batch_and_compaction(on_clock(writer(FaultyStorage(storage, nth, when)), CLOCK))
