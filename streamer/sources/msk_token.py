@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 from lakemark.extras import install_command
 
@@ -22,7 +23,7 @@ _USER_AGENT = "lakemark"
 
 
 class SignerMissing(Exception):
-    """The library that signs tokens is not installed, or finds no credentials or region."""
+    """The library that signs tokens is not installed, or finds no region or usable credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +44,32 @@ class MskToken:
         """Return a token, and when it expires, in seconds since 1970.
 
         Raises:
-            SignerMissing: no credentials were found.
+            SignerMissing: no credentials were found, or they cannot be read.
         """
         from botocore.auth import SigV4QueryAuth
         from botocore.awsrequest import AWSRequest
-        from botocore.session import Session
 
-        credentials = Session(profile=self.profile or None).get_credentials()
-        if credentials is None:
-            message = "no credentials of AWS were found for sasl.mechanism AWS_MSK_IAM"
-            raise SignerMissing(message)
-        now = time.time()
+        frozen, now = self._credentials(), time.time()
         url = f"https://kafka.{self.region}.amazonaws.com/?Action=kafka-cluster%3AConnect"
         request = AWSRequest("GET", url)
-        frozen = credentials.get_frozen_credentials()
         SigV4QueryAuth(frozen, "kafka-cluster", self.region, expires=_VALID_FOR_S).add_auth(request)
         signed = f"{request.url}&User-Agent={_USER_AGENT}"
         return base64.urlsafe_b64encode(signed.encode()).decode().rstrip("="), now + _VALID_FOR_S
+
+    def _credentials(self) -> Any:
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
+
+        try:
+            found = Session(profile=self.profile or None).get_credentials()
+            frozen = None if found is None else found.get_frozen_credentials()
+        except BotoCoreError as error:
+            message = f"the credentials of AWS for sasl.mechanism AWS_MSK_IAM: {error}"
+            raise SignerMissing(message) from error
+        if frozen is None:
+            message = "no credentials of AWS were found for sasl.mechanism AWS_MSK_IAM"
+            raise SignerMissing(message)
+        return frozen
 
 
 def msk_token(bootstrap: str, environ: Mapping[str, str], profile: str = "") -> MskToken:

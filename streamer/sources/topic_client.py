@@ -42,6 +42,7 @@ from streamer.sources.errors import (
 )
 from streamer.sources.kafka_offsets import OffsetRange
 from streamer.sources.librdkafka_settings import NotTranslatable, client_settings
+from streamer.sources.msk_token import SignerMissing
 
 #: Seconds within which a broker that accepts connections must answer.
 ANSWER_WITHIN_S: Final = 8.0
@@ -116,7 +117,7 @@ class TopicClient:
                 translated.
 
         Raises:
-            NotTranslatable: librdkafka does not support a property.
+            NotTranslatable: librdkafka does not support a property, or no token can be signed.
         """
         self._bootstrap, self._topic = bootstrap, topic
         settings = client_settings(bootstrap, properties)
@@ -124,8 +125,10 @@ class TopicClient:
         self._errors: list[KafkaError] = []
         self._settings: dict[str, Any] = {**settings, "error_cb": self._errors.append}
         try:
+            if (token := settings.get("oauth_cb")) is not None:
+                token(None)  # librdkafka would wait for a token, and then not tell the reason
             self._admin = AdminClient(self._settings)
-        except (KafkaException, ValueError) as error:
+        except (KafkaException, ValueError, SignerMissing) as error:
             raise NotTranslatable(str(error)) from None
 
     def count_brokers(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,6 +16,7 @@ from streamer.sources.consumer_properties import read_consumer
 from streamer.sources.kafka_login import java_properties
 from streamer.sources.librdkafka_settings import NotTranslatable, client_settings
 from streamer.sources.msk_token import MskToken
+from streamer.sources.topic_client import TopicClient
 
 OIDC = {
     "security.protocol": "SASL_SSL",
@@ -175,3 +177,27 @@ def test_region_and_profile_of_tokens(
     else:
         with pytest.raises(NotTranslatable, match=expected):
             client_settings("kafka.internal:9098", properties)
+
+
+@pytest.mark.parametrize(
+    ("profile", "reason"),
+    [("", "no credentials of AWS were found"), ("lake", r"profile \(lake\) could not be found")],
+)
+def test_client_that_cannot_sign_tokens_names_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profile: str, reason: str
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    module = "software.amazon.msk.auth.iam.IAMLoginModule"
+    option = f' awsProfileName="{profile}"' if profile else ""
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": f"{module} required{option};",
+    }
+    with pytest.raises(NotTranslatable, match=reason):
+        TopicClient("localhost:1", "orders", properties)
