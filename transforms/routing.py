@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemark.schema.field_path import column_at
 from transforms.decode.decode_result import Indices
@@ -29,7 +30,8 @@ class RouteValues:
     """The routes of some records.
 
     Attributes:
-        texts: the value that names the table of each record; null if there is none.
+        texts: the value that names the table of each record; null if there is none, and for
+            ignored tombstones.
         reasons: why a record has no route, by its index; for null texts only. A record whose text
             is null without a reason has a null or missing field or header.
         ignored: the indices of the tombstones that the pipeline ignores.
@@ -77,8 +79,13 @@ class HeaderRoute(Route):
         reason = RejectReason(
             RejectCode.INVALID_ROUTE, f"{self.name} names the table, but is not UTF-8", self.header
         )
-        broken = np.flatnonzero(is_broken)
         ignored = _tombstones(records) if self.ignores_tombstones else _NO_ROUTES
+        if len(ignored):  # whatever their headers are
+            is_ignored = np.zeros(records.num_rows, np.bool_)
+            is_ignored[ignored] = True
+            texts = pc.if_else(pa.array(is_ignored), None, texts)
+            is_broken &= ~is_ignored
+        broken = np.flatnonzero(is_broken)
         return RouteValues(texts, dict.fromkeys(broken.tolist(), reason), ignored)
 
 
@@ -187,7 +194,7 @@ def _targets(
 ) -> npt.NDArray[np.int64]:
     """Return the number of each record's table, -1 without one; add the reasons of refused names.
 
-    Values in the texts of ignored tombstones and rejected records count as any other.
+    Values in the texts of rejected records count as any other.
     """
     refused = dict[int, RejectReason]()
     for number, name in enumerate(names):

@@ -164,7 +164,7 @@ class RoutedSink:
         self._reached = dict[str, KafkaCheckpoint]()
         #: The requested times of the commits that record these positions.
         self._found = dict[str, str]()
-        self._has_begun = False
+        self._has_begun = self._reads_in_vain = False
         self._letters_reached = KafkaCheckpoint(topic, {})
         self._aside = SetAside(tables, judge)
 
@@ -185,8 +185,12 @@ class RoutedSink:
 
     @property
     def restart_due_in_s(self) -> float | None:
-        """See ``StreamSink``: until a table that was set aside is tried again."""
-        return self._aside.due_in_s
+        """See ``StreamSink``: until a table that was set aside is tried again.
+
+        It is 0 if the stream reads records that no table needs: the table that had to catch up has
+        failed again. Otherwise the other tables would wait until the stream has passed them.
+        """
+        return 0.0 if self._reads_in_vain else self._aside.due_in_s
 
     def can_be_clustered(self, refusal: ReplacementPending) -> bool:
         """See ``HudiSink``. Each table handles its own clusterings."""
@@ -209,7 +213,7 @@ class RoutedSink:
         if self._state is not None and self._state.rule != self._rule:
             raise OtherRoute(self._store.url, self._state.rule, self._rule)
         self._letters_reached = self._position_of_letters()
-        self._has_begun = False
+        self._has_begun = self._reads_in_vain = False
         self._aside.take_back_due()
         self._reached.clear()
         self._found.clear()
@@ -305,6 +309,7 @@ class RoutedSink:
         timer.end("tables")
         state = self._advance(state, batch.end, batch.topic_id, written)
         self._save(state.with_lost(_new(lost, state.lost)))
+        self._reads_in_vain = self._is_read_in_vain(state, batch)
         timer.end("position")
         return BatchResult(
             instant="",
@@ -377,7 +382,9 @@ class RoutedSink:
         unread = [
             (name, rows)
             for name, some in active.items()
-            if name not in self._aside and (rows := keep_unread(some, self._reached[name])).num_rows
+            if name in self._open
+            and name not in self._aside
+            and (rows := keep_unread(some, self._reached[name])).num_rows
         ]
         unread.sort(key=lambda one: -one[1].num_rows)
         threads = max(1, self._threads // max(len(unread), 1))
@@ -430,6 +437,14 @@ class RoutedSink:
             commits=commits,
         )
 
+    def _is_read_in_vain(self, state: RoutedPositions, batch: KafkaBatch) -> bool:
+        """Return whether no table needs the records after a batch; a short rest is read anyway."""
+        active = [self._reached[n] for n in state.behind if n not in self._aside]
+        needed = earliest([state.complete, *active])
+        if not batch.end <= needed:
+            return False
+        return sum(needed.distance_from(batch.end).values()) > batch.planned_records
+
     def _recover(self, name: str) -> None:
         """Open a known table, if it exists, and find its position."""
         state, table = self._state, self._open.get(name) or self._tables.find(name)
@@ -444,6 +459,8 @@ class RoutedSink:
     ) -> None:
         """Open or create the table of the first records that the run has for it."""
         table = self._tables.create(name, records[name])
+        if table is None:
+            return
         own = table.recover()
         self._open[name] = table
         # if the start of the stream has found no table, another process may have created it since

@@ -56,8 +56,12 @@ class RoutedTables(Protocol):
         """Open a table that exists; return None if it does not exist, or has no columns yet."""
         ...
 
-    def create(self, name: str, records: pa.Table) -> RoutedTable:
+    def create(self, name: str, records: pa.Table) -> RoutedTable | None:
         """Open a table, and create it if it does not exist.
+
+        Returns:
+            None if the columns of a new table must be inferred, and all records are tombstones.
+            They have nothing to delete.
 
         Args:
             name: the name of the table.

@@ -17,6 +17,7 @@ from streamer.config.run import RunConfig
 from streamer.events import Listener, OffsetsLost, Retrying, RunFailed, RunStopped
 from streamer.job.outcome import Outcome
 from streamer.metrics.server import RunMonitor, RunMonitors
+from streamer.record_conversion import NoRecordsYet
 from streamer.routing.first_records import RecordsOfTable
 from streamer.routing.opened_table import OpenedTable
 from streamer.routing.template import RouteTemplate
@@ -64,9 +65,12 @@ class OpenedTables:
             return None
         return self._open(name, config, pa.table({"value": pa.array([], pa.binary())}))
 
-    def create(self, name: str, records: pa.Table) -> OpenedTable:
+    def create(self, name: str, records: pa.Table) -> OpenedTable | None:
         """See ``RoutedTables``."""
-        return self._open(name, self._config(name), records)
+        try:
+            return self._open(name, self._config(name), records)
+        except NoRecordsYet:
+            return None
 
     def set_aside(self, name: str, error: Exception, attempt: int, pause_s: float | None) -> None:
         """See ``RoutedTables``."""

@@ -19,11 +19,12 @@ from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation, open_storage
 from sinks.audit import Audit
+from sinks.batch import BatchResult, KafkaBatch
 from sinks.routed.position_store import PositionsMoved, PositionStore
-from sinks.routed.sink import OtherRoute
+from sinks.routed.sink import OtherRoute, RoutedSink
 from streamer.config.metrics import MetricsConfig
 from streamer.config.pipeline import PipelineConfig
-from streamer.events import OffsetsLost, Retrying, RunFailed
+from streamer.events import BatchWritten, OffsetsLost, Retrying, RunFailed
 from streamer.routing.template import RouteTemplate
 from tests.depth import sample
 from tests.routed_stream import TOPIC, Killed, Process, RoutedTopic, watched
@@ -177,6 +178,37 @@ def test_ignored_tombstones_belong_to_no_table(topic: RoutedTopic) -> None:
     assert not topic.letters()
 
 
+def test_ignored_tombstones_whose_header_names_a_table_belong_to_none(topic: RoutedTopic) -> None:
+    topic.route = {"header": "table", "allow": ["orders", "returns"]}
+    topic.settings = {"decode": {"tombstones": "ignore"}}
+    topic.send(order(0), None, header="orders")
+    topic.send(None, header="returns")
+    topic.send(None, header="others")
+    topic.run()
+    assert topic.rows("orders") == numbers(0)
+    assert not (topic.folder / "returns").exists()
+    assert not topic.letters()
+    batches = [one for _, one in topic.events if isinstance(one, BatchWritten)]
+    assert [one.records_read for one in batches] == [1]
+
+
+def test_tombstones_of_a_table_that_has_no_columns_yet_delete_nothing(tmp_path: Path) -> None:
+    topic = RoutedTopic(tmp_path, num_partitions=1, route={"header": "table"})
+    topic.settings = {"decode": {"schema": "infer"}}
+    topic.send(None, header="orders")
+    sink = topic.run()
+    assert not sink.set_aside
+    assert not (topic.folder / "orders").exists()
+    topic.send(order(1), header="orders")
+    topic.run(sink)
+    assert topic.rows("orders") == numbers(1)
+    topic.send(None, header="returns")
+    topic.run()
+    topic.send(order(2), header="returns")
+    topic.run()
+    assert topic.rows("returns") == numbers(2)
+
+
 def test_each_table_infers_columns_from_its_first_records_and_adds_its_own(
     topic: RoutedTopic,
 ) -> None:
@@ -237,6 +269,29 @@ def test_table_that_was_set_aside_catches_up_at_the_next_start(topic: RoutedTopi
     for number in range(3):
         assert topic.rows(f"t{number}") == numbers(*range(number, 12, 3))
     assert commits_of(topic, "t0") == commits
+
+
+def test_others_do_not_wait_for_the_records_of_a_table_that_fails_again(
+    topic: RoutedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.send(*(order(n, "a" if n % 4 < 2 else "b") for n in range(40)))
+    topic.failing["b"] = Permanent("this table is broken")
+    topic.run(batch_size=1)
+    topic.send(order(40, "a"), order(41, "a"))
+    starts, write = list[KafkaCheckpoint](), topic.write
+
+    def note_start(sink: RoutedSink, batch: KafkaBatch) -> BatchResult:
+        starts.append(batch.start)
+        return write(sink, batch)
+
+    monkeypatch.setattr(topic, "write", note_start)
+    sink = topic.run(batch_size=1)
+    assert [*sink.set_aside] == ["b"]
+    assert [one.offsets for one in starts] == [{0: 1, 1: 1}, {0: 20, 1: 20}]
+    assert topic.rows("a") == numbers(*(n for n in range(40) if n % 4 < 2), 40, 41)
+    topic.failing.clear()
+    topic.run(batch_size=1)
+    assert topic.rows("b") == numbers(*(n for n in range(40) if n % 4 >= 2))
 
 
 def test_table_with_a_transient_failure_catches_up_in_the_same_run(topic: RoutedTopic) -> None:
