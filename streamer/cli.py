@@ -149,6 +149,7 @@ def parser() -> argparse.ArgumentParser:
         ),
         debug,
         _add_pipeline,
+        _add_overrides,
     )
     _add_checkpoint(
         commands.add_parser(

@@ -14,6 +14,7 @@ def add_dead_letters(
     command: argparse.ArgumentParser,
     debug: argparse.ArgumentParser,
     add_pipeline: Callable[[argparse.ArgumentParser], None],
+    add_overrides: Callable[[argparse.ArgumentParser], None],
 ) -> None:
     """Add every subcommand of ``dead-letters``.
 
@@ -21,6 +22,7 @@ def add_dead_letters(
         command: the parser of ``dead-letters``.
         debug: a parser with the option ``--debug``, which each subcommand gets.
         add_pipeline: adds the argument for a pipeline file, and the option ``--set``.
+        add_overrides: adds the option ``--set``.
     """
     command.description = (
         "Shows the records that could not become rows, or replays them with the current pipeline."
@@ -36,9 +38,9 @@ def add_dead_letters(
         return parser
 
     text = "count the dead letters by code, step and reason"
-    _add_target(add("list", text, "dead_letters"))
+    _add_target(add("list", text, "dead_letters"), add_overrides)
     show = add("show", "print dead letters with their raw records", "dead_letters")
-    _add_target(show)
+    _add_target(show, add_overrides)
     text = "at most N dead letters (default: 20)"
     show.add_argument("--limit", type=positive, default=20, metavar="N", help=text)
     text = "convert dead letters again, and write the rows of those that now pass"
@@ -53,9 +55,12 @@ def add_dead_letters(
     replay.add_argument("--overwrite-newer", action="store_true", help=text)
 
 
-def _add_target(command: argparse.ArgumentParser) -> None:
+def _add_target(
+    command: argparse.ArgumentParser, add_overrides: Callable[[argparse.ArgumentParser], None]
+) -> None:
     text = "the pipeline file (.yaml or .yml), or its dead-letter table: a path or a URL"
     command.add_argument("target", metavar="PIPELINE|TABLE", help=text)
+    add_overrides(command)
     add_storage(command)
     text = "also the dead letters that a replay has resolved"
     command.add_argument("--all", action="store_true", help=text)

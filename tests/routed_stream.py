@@ -134,7 +134,11 @@ class RoutedTopic:
             self.partitions[number].append((encoded, header))
 
     def template(self) -> RouteTemplate:
-        """Return the pipeline file."""
+        """Return the pipeline."""
+        return RouteTemplate.of(self.sections())
+
+    def sections(self) -> dict[str, object]:
+        """Return the sections of the pipeline file."""
         sections: dict[str, dict[str, object]] = {
             "source": {"bootstrap_servers": "localhost:1", "topic": TOPIC},
             "route": dict(self.route),
@@ -150,7 +154,7 @@ class RoutedTopic:
         }
         for section, settings in self.settings.items():
             sections[section] = {**sections.get(section, {}), **settings}
-        return RouteTemplate.of(cast(dict[str, object], sections))
+        return cast(dict[str, object], sections)
 
     def open(self) -> RoutedSink:
         """Return the sink of a new process."""

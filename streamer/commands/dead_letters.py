@@ -18,8 +18,11 @@ from lakemark.operations.open_table import OpenTable, open_table
 from sinks.dead_letters import is_dead_letter_table, with_all_columns
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
-from streamer.config.load import load
+from streamer.config.load import load, load_tree
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.routed_tree import chosen_value, has_route
 from streamer.config.secrets import build_redactor
+from streamer.routing.template import RouteTemplate
 from streamer.table_setup import dead_letters_location
 from transforms.rejects import REJECTS_SCHEMA
 
@@ -57,12 +60,15 @@ def execute(arguments: argparse.Namespace) -> int:
 def _open(arguments: argparse.Namespace) -> OpenTable:
     target: str = arguments.target
     if not target.endswith(_PIPELINE_ENDINGS):
+        if arguments.overrides:
+            message = "--set is for a pipeline file; a table has no settings"
+            raise InvalidConfig(message)
         table = open_named_table(target, arguments.storage)
     elif arguments.storage:
         message = "--storage is for a table; a pipeline file has table.storage_options"
         raise InvalidConfig(message)
     else:
-        config = load(target)
+        config = _pipeline_of(target, arguments.overrides)
         arguments.redacted = build_redactor(config)
         if not config.dead_letters.enabled:
             message = f"{target}: dead_letters.enabled is false, so there is no dead-letter table"
@@ -70,6 +76,17 @@ def _open(arguments: argparse.Namespace) -> OpenTable:
         table = open_table(dead_letters_location(config))
     check_dead_letters(table)
     return table
+
+
+def _pipeline_of(file: str, overrides: Sequence[str]) -> PipelineConfig:
+    """Return a pipeline. With a route, its dead letters are those of the stream.
+
+    If ``route.value`` is set, they are those of one table.
+    """
+    tree = load_tree(file, overrides)
+    if has_route(tree) and chosen_value(tree) is None:
+        return RouteTemplate.of(tree).of_letters()
+    return load(file, overrides)
 
 
 def check_dead_letters(table: OpenTable) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import yaml
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
@@ -22,6 +23,7 @@ from sinks.audit import Audit
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.routed.position_store import PositionsMoved, PositionStore
 from sinks.routed.sink import OtherRoute, RoutedSink
+from streamer.cli import main
 from streamer.config.metrics import MetricsConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.events import BatchWritten, OffsetsLost, Retrying, RunFailed
@@ -70,6 +72,21 @@ def test_records_go_to_the_table_that_their_header_names(topic: RoutedTopic) -> 
     topic.run()
     assert (topic.rows("a"), topic.rows("b")) == (numbers(0, 1), numbers(2))
     assert topic.letters() == {"missing_route": 1}
+
+
+def test_dead_letters_of_the_stream_and_of_a_table_are_listed_by_the_pipeline_file(
+    topic: RoutedTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.send({"id": "0"}, order(1, "a"), {"id": [], "type": "a"})
+    topic.run()
+    file = tmp_path / "shop.yaml"
+    file.write_text(yaml.safe_dump(topic.sections()))
+    codes = []
+    for chosen in ([], ["--set", "route.value=a"]):
+        capsys.readouterr()
+        assert main(["dead-letters", "list", str(file), *chosen, "--json"]) == 0
+        codes.append(json.loads(capsys.readouterr().out)["code"])
+    assert codes == ["missing_route", "invalid_value"]
 
 
 def test_a_field_inside_an_object_names_the_table(topic: RoutedTopic) -> None:
