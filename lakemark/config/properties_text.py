@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 _ENTRY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+#: Texts without a character that is escaped.
+_PLAIN = re.compile(r"[ !-\[\]-~]*")
 _NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN_ESCAPES = {**{text: f"\\{word}" for word, text in _NAMED_ESCAPES.items()}, "\\": "\\\\"}
 
@@ -52,6 +54,8 @@ def _entry(line: str) -> tuple[str, str]:
 
 
 def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
     resolved = _ESCAPE.sub(_resolve, text)
     return resolved.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -80,6 +84,8 @@ def _escape(value: str) -> str:
 
 
 def _escape_characters(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
     return "".join(_WRITTEN_ESCAPES.get(char) or _in_ascii(char) for char in text)
 
 
