@@ -7,20 +7,25 @@ The table of the record decodes the whole value later, with the columns that thi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.execution.runner import Runner
 from lakemark.schema.field_path import column_at
 from transforms.decode.decode_result import Indices
 from transforms.decode.decoder import ColumnDecoder
 from transforms.raw_records import HeaderColumn
 from transforms.reject_reason import RejectCode, RejectReason
 from transforms.rejects import Rejects, Stage
+
+#: The records of a batch are divided in pieces, several at once.
+_PIECE_RECORDS = 1 << 16
 
 _NO_ROUTES = np.empty(0, np.int64)
 
@@ -155,6 +160,7 @@ def divide(
     refuse: Callable[[str], RejectReason | None],
     default: str | None,
     topic: str,
+    runner: Runner,
 ) -> DividedRecords:
     """Divide raw records by their route.
 
@@ -165,8 +171,11 @@ def divide(
             value, in order of arrival.
         default: the table of records whose field or header is null or missing; None to reject them.
         topic: the topic of the records.
+        runner: the threads that divide the records.
     """
-    found = route.values(records)
+    begins = range(0, records.num_rows, _PIECE_RECORDS)
+    pieces = [records.slice(begin, _PIECE_RECORDS) for begin in begins]
+    found = _join(runner.map(route.values, pieces))
     encoded = found.texts.dictionary_encode()
     numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     names: list[str] = encoded.dictionary.to_pylist()
@@ -180,10 +189,31 @@ def divide(
         text = f"{route.name} names the table, but is null or missing; route.default names one"
         missing = RejectReason(RejectCode.MISSING_ROUTE, text)
         reasons |= dict.fromkeys(np.flatnonzero(is_missing).tolist(), missing)
+    rejects = _rejects(records, reasons, topic)
+    if len(used := np.unique(targets)) == 1 and used[0] >= 0:
+        return DividedRecords({names[used[0]]: records}, rejects, 0)
+    return DividedRecords(_parts(pieces, targets, names, runner), rejects, len(found.ignored))
+
+
+def _join(found: Sequence[RouteValues]) -> RouteValues:
+    """Return the routes of all records, which were found in pieces."""
+    texts, ignored = [pa.array([], pa.string())], [_NO_ROUTES]
+    reasons = dict[int, RejectReason]()
+    begin = 0
+    for one in found:
+        texts.append(one.texts)
+        reasons |= {begin + index: reason for index, reason in one.reasons.items()}
+        ignored.append(begin + one.ignored)
+        begin += len(one.texts)
+    return RouteValues(pa.concat_arrays(texts), reasons, np.concatenate(ignored))
+
+
+def _rejects(records: pa.Table, reasons: Mapping[int, RejectReason], topic: str) -> Rejects:
+    if not reasons:
+        return Rejects.empty()
     rejected = np.array(sorted(reasons), np.int64)
     listed = [reasons[index] for index in rejected.tolist()]
-    rejects = Rejects.from_records(records, rejected, listed, Stage.ROUTE, topic)
-    return DividedRecords(_parts(records, targets, names), rejects, len(found.ignored))
+    return Rejects.from_records(records, rejected, listed, Stage.ROUTE, topic)
 
 
 def _targets(
@@ -219,35 +249,43 @@ def _is_missing(
 
 
 def _parts(
-    records: pa.Table, targets: npt.NDArray[np.int64], names: list[str]
+    pieces: Sequence[pa.Table], targets: npt.NDArray[np.int64], names: list[str], runner: Runner
 ) -> dict[str, pa.Table]:
-    """Return the records of each table: slices of one table that is sorted by table."""
-    order = np.argsort(targets, kind="stable")
-    sorted_targets = targets[order]
-    numbers = np.unique(sorted_targets[sorted_targets >= 0])
-    if len(numbers) == 1 and sorted_targets[0] >= 0:
-        return {names[numbers[0]]: records}
-    divided = records.take(pa.array(order))
-    begins = np.searchsorted(sorted_targets, numbers, "left").tolist()
-    ends = np.searchsorted(sorted_targets, numbers, "right").tolist()
-    return {
-        names[number]: divided.slice(begin, end - begin)
-        for number, begin, end in zip(numbers.tolist(), begins, ends, strict=True)
-    }
+    """Return the records of each table: slices of the pieces, each of which is sorted by table."""
+
+    def sort(number: int) -> tuple[pa.Table, list[int]]:
+        """Return the records of a piece, sorted by table, and where the records of each begin."""
+        own = targets[number * _PIECE_RECORDS : (number + 1) * _PIECE_RECORDS]
+        order = np.argsort(own, kind="stable")
+        begins = np.searchsorted(own[order], np.arange(len(names) + 1)).tolist()
+        return pieces[number].take(pa.array(order)), begins
+
+    slices: list[list[pa.Table]] = [[] for _ in names]
+    for rows, begins in runner.map(sort, range(len(pieces))):
+        for some, (begin, end) in zip(slices, pairwise(begins), strict=True):
+            if begin < end:
+                some.append(rows.slice(begin, end - begin))
+    found = zip(names, slices, strict=True)
+    return {name: pa.concat_tables(some) for name, some in found if some}
 
 
 def _spread(texts: pa.ChunkedArray, indices: Indices, count: int) -> pa.Array:
     """Return ``count`` texts: those given at their indices, and null elsewhere."""
-    rows = np.full(count, -1, np.int64)
-    rows[indices] = np.arange(len(indices))
     combined = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     if isinstance(combined, pa.ChunkedArray):  # no chunk at all, or too many bytes for one
         combined = (
             pa.concat_arrays(combined.chunks) if combined.chunks else pa.nulls(0, pa.string())
         )
+    if len(indices) == count:
+        return combined.cast(pa.string())
+    rows = np.full(count, -1, np.int64)
+    rows[indices] = np.arange(len(indices))
     return combined.cast(pa.string()).take(pa.array(rows, mask=rows < 0))
 
 
 def _tombstones(records: pa.Table) -> Indices:
-    is_null = records.column("value").is_null().to_numpy()
+    values = records.column("value")
+    if not values.null_count:
+        return _NO_ROUTES
+    is_null = values.is_null().to_numpy()
     return np.flatnonzero(is_null).astype(np.int64)

@@ -394,8 +394,9 @@ class RoutedSink:
         """Write each part; return its result, or the error with which it failed."""
 
         def write(part: _Part) -> _Outcome:
+            # joined here, and not when the batch is divided, so that few parts exist twice
             one = RoutedBatch(
-                tables=[part.records],
+                tables=[part.records.combine_chunks()],
                 start=part.start,
                 end=later(part.start, batch.end),
                 topic_id=batch.topic_id,

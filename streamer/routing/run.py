@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.errors import Permanent
-from lakemark.execution.runner import LocalRunner
+from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.operations.open_table import OpenTable
 from lakemark.storage import open_storage
 from lakemark.storage.probe import check_conditional_puts
@@ -225,7 +225,7 @@ def build_sink(
         topic=config.kafka.topic,
         rule=template.rule,
         url=template.path,
-        divide=_divider(template),
+        divide=_divider(template, LocalRunner(threads)),
         tables=tables,
         letters=StreamLetters(template.of_letters(), listener),
         limit=RejectLimit(bad.max_share, bad.tolerated) if bad.enabled else NO_REJECTS,
@@ -236,7 +236,9 @@ def build_sink(
     )
 
 
-def _divider(template: RouteTemplate) -> Callable[[pa.Table, frozenset[str]], DividedRecords]:
+def _divider(
+    template: RouteTemplate, runner: Runner
+) -> Callable[[pa.Table, frozenset[str]], DividedRecords]:
     route, topic = template.route_of_records(), template.sample.kafka.topic
     refuse_name = lru_cache(_REMEMBERED_VALUES)(template.refuse_name)
     refuse_table = lru_cache(_REMEMBERED_VALUES)(template.refuse)
@@ -256,7 +258,7 @@ def _divider(template: RouteTemplate) -> Callable[[pa.Table, frozenset[str]], Di
                 admitted.add(value)
             return reason
 
-        return divide(records, route, refuse, default, topic)
+        return divide(records, route, refuse, default, topic, runner)
 
     return divide_records
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakemark.execution.runner import LocalRunner
 from tests.depth import examples
 from tests.json_stream import RECORDED_AT
+from transforms import routing
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.reject_reason import RejectCode, RejectReason
@@ -43,9 +46,14 @@ def _expected(value: bytes | None, default: str | None, *, ignores: bool) -> str
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(_VALUES, st.sampled_from([None, "a", "other", "refused"]), st.booleans())
+@given(
+    _VALUES,
+    st.sampled_from([None, "a", "other", "refused"]),
+    st.booleans(),
+    st.sampled_from([1, 3, 20]),
+)
 def test_each_record_is_in_one_part_in_order_of_arrival(
-    values: list[bytes | None], default: str | None, ignores: bool
+    values: list[bytes | None], default: str | None, ignores: bool, piece: int
 ) -> None:
     count = len(values)
     records = pa.table(
@@ -63,7 +71,9 @@ def test_each_record_is_in_one_part_in_order_of_arrival(
         return RejectReason(RejectCode.INVALID_ROUTE, "refused") if is_refused else None
 
     route = FieldRoute("type", _DECODER, ignores_tombstones=ignores)
-    divided = divide(records, route, refuse, default, "shop")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routing, "_PIECE_RECORDS", piece)
+        divided = divide(records, route, refuse, default, "shop", LocalRunner(2))
     found: dict[int, str] = {}
     for name, part in divided.parts.items():
         offsets = part.column("offset").to_pylist()
