@@ -80,7 +80,7 @@ test: jars ## all tests but the long ones and those that ask Apache Hudi; on a s
 	        [ $$? -eq 5 ] || failed=1; \
 	done; exit $$failed # 5: none of these
 
-test-oracle: jars venv-spark35 ## the tests that ask Apache Hudi
+test-oracle: archive-spark35 ## the tests that ask Apache Hudi
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "oracle and not slow" $(ARGS)
 
 test-slow: jars venv-spark35 ## the long tests: kills, clusters, large messages
