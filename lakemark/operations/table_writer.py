@@ -35,6 +35,12 @@ from lakemark.operations.index_agreement import check_same_buckets, check_same_i
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.non_blocking import check_appends, check_non_blocking
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.prepared_resize import (
+    PreparedResize,
+    ResizePreparation,
+    begin_preparation,
+    publish_prepared,
+)
 from lakemark.operations.replaced_groups import NOTHING_REPLACED, ReplacedGroups
 from lakemark.operations.resize_buckets import plan_buckets, resize_buckets
 from lakemark.operations.table_index import has_global_keys
@@ -393,6 +399,32 @@ class TableWriter:
 
         merger = self.settings.merger_class
         return resize_buckets(self.table, policy, runner, self._current_facts, merger)
+
+    def begin_resize_preparation(self, policy: ResizePolicy) -> ResizePreparation | None:
+        """Plan a resize of buckets that is due, without changing the table.
+
+        The result is None in a table without consistent hashing, if no bucket needs to be resized,
+        or while a write is pending.
+
+        Args:
+            policy: decides which buckets are resized.
+
+        Raises:
+            Unsupported: the buckets cannot be prepared; see ``begin_preparation``.
+        """
+        if self.settings.first_ring_count is None or self.table.first_ring_count is None:
+            return None
+        return begin_preparation(self.table, policy, self.settings.merger_class)
+
+    def publish_prepared_resize(
+        self, prepared: PreparedResize
+    ) -> list[tuple[Instant, CommitMetadata]]:
+        """Request and execute a prepared resize; see ``publish_prepared``.
+
+        Raises:
+            Refused: a restore is pending.
+        """
+        return publish_prepared(self.table, prepared, self._current_facts)
 
     def compactions_to_do(
         self, policy: CompactionPolicy, skipped: Collection[str] = ()

@@ -48,11 +48,13 @@ class BucketRewriter:
         context: write context of the resize; new files are named after its instant.
         key_fields: the fields of the record key, which are all hashed.
         log_sizes: see ``recorded_log_sizes``.
+        target: write context of the new files, if it is another one.
     """
 
     context: WriteContext
     key_fields: tuple[str, ...]
     log_sizes: Mapping[str, int] = field(default_factory=dict)
+    target: WriteContext | None = None
 
     def __call__(self, task: RewriteTask) -> list[WriteStat]:
         """Write the live rows of the slices to new base files; rows keep their commit time.
@@ -64,7 +66,7 @@ class BucketRewriter:
             CorruptData: a file of the plan is damaged or missing.
         """
         files: dict[int, NewBaseFile] = {}
-        path = task.ring.partition_path
+        target, path = self.target or self.context, task.ring.partition_path
         with ExitStack() as opened, closing(read_ahead(lambda: self._rows(task))) as arriving:
             for rows in arriving:
                 numbers = task.ring.buckets_of_keys(rows.column(RECORD_KEY), self.key_fields)
@@ -72,8 +74,8 @@ class BucketRewriter:
                 for number in found:
                     if number not in files:
                         group = FileGroupId(path, task.ring.file_ids[number])
-                        _check_expected(group, task)
-                        files[number] = opened.enter_context(NewBaseFile(self.context, group))
+                        check_expected(group, task)
+                        files[number] = opened.enter_context(NewBaseFile(target, group))
                 parts = [(files[n], rows, numbers == n) for n in found]
                 LocalRunner(_WRITERS).map(_write, parts)
             return LocalRunner(_WRITERS).map(NewBaseFile.close, [files[n] for n in sorted(files)])
@@ -89,7 +91,7 @@ def _write(part: tuple[NewBaseFile, pa.Table, npt.NDArray[np.bool_]]) -> None:
     file.write(rows.filter(pa.array(are_of_file)))
 
 
-def _check_expected(group: FileGroupId, task: RewriteTask) -> None:
+def check_expected(group: FileGroupId, task: RewriteTask) -> None:
     """Check that rows of the task's slices may belong to a file group."""
     if group.file_id not in task.new_file_ids:
         message = (

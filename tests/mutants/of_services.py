@@ -807,7 +807,7 @@ _RESIZES = (
     ),
     Mutant(
         "lakemark/services/bucket_rewriter.py",
-        "                        _check_expected(group, task)\n",
+        "                        check_expected(group, task)\n",
         "",
         "a resize moves rows to the bucket of another hash, next to its own rows",
         ("tests/unit/operations/test_resize_buckets.py",),

@@ -61,6 +61,7 @@ from lakemark.operations.metadata_table import keep_metadata_table, rebuild_meta
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.orphan_removal import find_orphans, remove_orphans
 from lakemark.operations.partition_deletion import match_partitions
+from lakemark.operations.prepared_resize import begin_preparation
 from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_indexes import list_indexes
 from lakemark.operations.table_writer import TableWriter
@@ -77,6 +78,7 @@ from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage import Storage, StorageLocation
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
+from lakemark.storage.scratch import scratch_folder
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.layout import LayoutV1
 from lakemark.timeline.locks.open_lock import open_lock
@@ -895,6 +897,30 @@ def split_buckets_once(to: TableWriter) -> None:
         to.resize_if_due(SPLIT_ALL, LocalRunner(1))
 
 
+def publish_prepared_split(to: TableWriter) -> None:
+    """Split all buckets with files that were prepared before the newest commits.
+
+    A process whose preparation is lost executes a pending resize, or splits the buckets inline.
+    """
+    pending = bool(to.table.timeline.pending(Action.REPLACE_COMMIT, Action.CLUSTERING))
+    if pending or to.table.timeline.completed(Action.REPLACE_COMMIT):
+        split_buckets_once(to)
+        return
+    preparation = begin_preparation(to.table, SPLIT_ALL)
+    assert preparation is not None
+    older = tuple(
+        replace(one, slices=tuple(map(_first_log, one.slices))) for one in preparation.tasks
+    )
+    with scratch_folder("buckets") as folder:
+        prepared = replace(preparation, tasks=older).run(folder)
+        assert to.publish_prepared_resize(prepared)
+
+
+def _first_log(file_slice: FileSlice) -> FileSlice:
+    """Return the slice as it was before its last log."""
+    return replace(file_slice, logs=file_slice.logs[:-1])
+
+
 def merge_buckets(to: TableWriter) -> None:
     to.resize_if_due(MERGE_ALL, LocalRunner(1))
 
@@ -1510,6 +1536,20 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "split of buckets with a metadata table": TableScenario(
         hashed(has_metadata=True), split_buckets_once, has_buckets(4), has_rings=True
+    ),
+    "prepared split of buckets": TableScenario(
+        hashed(),
+        publish_prepared_split,
+        has_buckets(4),
+        has_metadata=False,
+        is_shared=True,
+        has_rings=True,
+    ),
+    "prepared split of buckets in version 6": TableScenario(
+        hashed(_V6), publish_prepared_split, has_buckets(4), has_metadata=False, has_rings=True
+    ),
+    "prepared split of buckets with a metadata table": TableScenario(
+        hashed(has_metadata=True), publish_prepared_split, has_buckets(4), has_rings=True
     ),
     "merge of buckets": TableScenario(
         then(hashed(), split),

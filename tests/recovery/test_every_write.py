@@ -49,6 +49,7 @@ LONG = (
     "clustering with a record index",
     "move to another partition with a record index",
     "split of buckets with a metadata table",
+    "prepared split of buckets with a metadata table",
     "upgrade from version 4",
     "upgrade from version 8",
 )

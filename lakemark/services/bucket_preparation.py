@@ -1,0 +1,360 @@
+"""Prepares the resize of buckets on local disk, and publishes the prepared files later.
+
+The rows of a bucket are encoded while commits continue to write logs to the bucket. Nothing of this
+is in the table. The changes in the logs that were added meanwhile are then prepared as logs of the
+new buckets, in several rounds, each of which finds fewer changes than the round before. When the
+resize is requested, the prepared files are copied to the table, after a last round. So only the
+copies and the changes of the last round delay the next commit.
+
+The new buckets have the rows that a resize without preparation would have given them: a base file
+with the state as of the preparation, and a log with the later changes. A base file contains no
+deletes. But a delete as of the preparation may have a larger ordering value than a row that was
+logged since. Therefore the deletes of the old logs are kept, and decide about such rows.
+
+A change keeps the time of its commit. A delete is written with its ordering value, so that it still
+wins against an older row that arrives later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.config.table_properties import MergeMode
+from lakemark.errors import Refused
+from lakemark.execution.runner import Cancelled, LocalRunner
+from lakemark.index.hash_ring import HashRing
+from lakemark.merge.merge_stream import fold_changes
+from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_slice import FileGroupId, FileSlice, LogFile
+from lakemark.model.meta_columns import COMMIT_TIME, RECORD_KEY
+from lakemark.model.written_columns import all_written, own_columns
+from lakemark.read.file_group_reader import all_visible
+from lakemark.services.bucket_rewriter import BucketRewriter, RewriteTask, check_expected
+from lakemark.services.planned_files import planned_slice
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.scratch import scratch_folder, temporary_writes
+from lakemark.write.new_log_file import NewLogFile
+from lakemark.write.prepared_base_file import NO_INSTANT, PreparedBaseFile
+from lakemark.write.prepared_log_file import (
+    PreparedLogFile,
+    new_prepared_log,
+    publish_logs,
+)
+from lakemark.write.write_context import WriteContext
+
+#: The number of files that are copied at the same time.
+_COPIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTask:
+    """The files of one group of a resize plan, in a folder on this machine's disk.
+
+    Attributes:
+        task: the group as of the last round.
+        files: the base files of the new buckets that have rows.
+        deletes: for each slice, the file with the deletes in its logs as of the first round,
+            without the keys that were changed since; an Arrow IPC stream.
+        logs: the logs of the new buckets, in the order of the rounds.
+    """
+
+    task: RewriteTask
+    files: tuple[PreparedBaseFile, ...]
+    deletes: tuple[Path, ...]
+    logs: tuple[PreparedLogFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class BucketPreparation:
+    """Encodes the base files of a resize that has not been requested yet.
+
+    Attributes:
+        context: the write context of a resize as of now.
+        key_fields: as in ``BucketRewriter``.
+        log_sizes: see ``recorded_log_sizes``.
+        folder: the folder for the files.
+        is_cancelled: returns whether to stop.
+    """
+
+    context: WriteContext
+    key_fields: tuple[str, ...]
+    log_sizes: Mapping[str, int]
+    folder: Path
+    is_cancelled: Callable[[], bool]
+
+    def __call__(self, task: RewriteTask) -> PreparedTask:
+        """Write the files of one group.
+
+        Raises:
+            Cancelled: ``is_cancelled`` returned true.
+            Refused, CorruptData: as for ``BucketRewriter``.
+        """
+        deletes = tuple(map(self._keep_deletes, task.slices))
+        target = _local(self.context, self.folder)
+        rewrite = _Cancellable(
+            self.context, self.key_fields, self.log_sizes, target, self.is_cancelled
+        )
+        files = tuple(PreparedBaseFile(self.folder, stat) for stat in rewrite(task))
+        return PreparedTask(task, files, deletes)
+
+    def _keep_deletes(self, file_slice: FileSlice) -> Path:
+        """Write the deletes in the logs of a slice to a file."""
+        path = self.folder / f"{file_slice.group.file_id}.arrows"
+        schema, writer = None, None
+        with ExitStack() as opened, temporary_writes("the deletes of a bucket"):
+            for changes in self._folded(file_slice):
+                if writer is None:
+                    schema = changes.schema
+                    writer = opened.enter_context(pa.ipc.new_stream(str(path), schema))
+                are_deletes = pc.not_equal(changes.column(CHANGE_KIND), int(ChangeKind.UPSERT))
+                writer.write_table(changes.filter(are_deletes))
+        return path
+
+    def _folded(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        if self.context.merge.mode is MergeMode.COMMIT_TIME:
+            return  # the later change wins, so no delete decides about a later row
+        for changes in _changes(self.context, file_slice, file_slice.logs, self.log_sizes):
+            if self.is_cancelled():
+                raise Cancelled
+            yield changes
+
+
+@dataclass(frozen=True)
+class _Cancellable(BucketRewriter):
+    """A ``BucketRewriter`` that can be stopped between two tables of rows."""
+
+    is_cancelled: Callable[[], bool] = field(default=lambda: False)
+
+    def _rows(self, task: RewriteTask) -> Iterator[pa.Table]:
+        for rows in super()._rows(task):
+            if self.is_cancelled():
+                raise Cancelled
+            _check_commit_times(rows, task)
+            yield rows
+
+
+def _check_commit_times(rows: pa.Table, task: RewriteTask) -> None:
+    """Check that no row would get the time of the resize, which is not known yet."""
+    if rows.column(COMMIT_TIME).null_count:
+        message = (
+            f"rows of {task.slices[0].group} have no {COMMIT_TIME}, so they cannot be prepared; "
+            "resize the buckets between two batches (bucket_resizing.mode: inline)"
+        )
+        raise Refused(message)
+
+
+@dataclass(frozen=True)
+class ChangePreparation:
+    """Encodes the changes that were logged after a preparation, or after its last round.
+
+    Attributes:
+        context: the write context of a resize as of now.
+        key_fields: as in ``BucketRewriter``.
+        log_sizes: see ``recorded_log_sizes``.
+        folder: the folder for the files; another one may have those of earlier rounds.
+        is_cancelled: returns whether to stop.
+    """
+
+    context: WriteContext
+    key_fields: tuple[str, ...]
+    log_sizes: Mapping[str, int]
+    folder: Path
+    is_cancelled: Callable[[], bool] = field(default=lambda: False)
+
+    def __call__(self, prepared: PreparedTask, task: RewriteTask) -> PreparedTask:
+        """Write a log of each new bucket with changes.
+
+        Args:
+            prepared: what was prepared before.
+            task: the same group as of now.
+
+        Raises:
+            Cancelled: ``is_cancelled`` returned true.
+            Refused, CorruptData: as for ``BucketRewriter``.
+        """
+        logs: dict[int, NewLogFile] = {}
+        deletes: list[Path] = []
+        target, number = _local(self.context, self.folder), len(prepared.logs) + 1
+        with ExitStack() as opened:
+            for now, before, kept in zip(
+                task.slices, prepared.task.slices, prepared.deletes, strict=True
+            ):
+                changed = []
+                for changes in self._changes(now, before, kept):
+                    changed.append(changes.column(RECORD_KEY).combine_chunks())
+                    for at, part in self._divide(changes, task):
+                        if at not in logs:
+                            group = FileGroupId(task.ring.partition_path, task.ring.file_ids[at])
+                            log = new_prepared_log(target, group, number)
+                            logs[at] = opened.enter_context(log)
+                        logs[at].write(part)
+                path = self.folder / f"{now.group.file_id}.{number}.arrows"
+                deletes.append(_without_keys(kept, changed, path))
+            stats = [logs[at].close() for at in sorted(logs)]
+        added = (PreparedLogFile(self.folder, stat) for stat in stats)
+        return replace(prepared, task=task, deletes=tuple(deletes), logs=(*prepared.logs, *added))
+
+    def _changes(self, now: FileSlice, before: FileSlice, deletes: Path) -> Iterator[pa.Table]:
+        """Yield the later changes of a slice, at most one of each key."""
+        for changes in _changes(self.context, now, later_logs(now, before), self.log_sizes):
+            if self.is_cancelled():
+                raise Cancelled
+            yield self._with_deletes(changes, deletes)
+
+    def _with_deletes(self, changes: pa.Table, deletes: Path) -> pa.Table:
+        """Fold changes with the earlier deletes of the same keys."""
+        keys = changes.column(RECORD_KEY).combine_chunks()
+        earlier = _read_deletes(deletes, lambda found: pc.is_in(found, value_set=keys))
+        if earlier is None or not earlier.num_rows:
+            return changes
+        merged = pa.concat_tables([_with_columns_of(earlier, changes), changes])
+        return self.context.merger.fold(merged)
+
+    def _divide(self, changes: pa.Table, task: RewriteTask) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the changes of each new bucket, with the position of the bucket in the ring."""
+        ring = task.ring
+        are_rows = pc.equal(changes.column(CHANGE_KIND), int(ChangeKind.UPSERT))
+        _check_commit_times(changes.filter(are_rows), task)
+        numbers = ring.buckets_of_keys(changes.column(RECORD_KEY), self.key_fields)
+        for number in np.unique(numbers).tolist():
+            check_expected(FileGroupId(ring.partition_path, ring.file_ids[number]), task)
+            yield number, changes.filter(pa.array(numbers == number))
+
+
+@dataclass(frozen=True)
+class PreparedRewriter:
+    """Executes the tasks of a resize with files that were prepared.
+
+    Attributes:
+        context: write context of the resize.
+        prepared: the prepared files of each task, by its new file ids.
+        key_fields: as in ``BucketRewriter``.
+        log_sizes: see ``recorded_log_sizes``.
+    """
+
+    context: WriteContext
+    prepared: Mapping[tuple[str, ...], PreparedTask]
+    key_fields: tuple[str, ...]
+    log_sizes: Mapping[str, int]
+
+    def __call__(self, task: RewriteTask) -> list[WriteStat]:
+        """Copy the prepared files, and write the later changes to the logs.
+
+        Raises:
+            Refused, CorruptData: as for ``BucketRewriter``.
+        """
+        prepared = self.prepared[task.new_file_ids]
+        with scratch_folder("buckets") as folder, ThreadPoolExecutor(1) as beside:
+            prepare = ChangePreparation(self.context, self.key_fields, self.log_sizes, folder)
+            changes = beside.submit(prepare, prepared, task)
+            copied = LocalRunner(_COPIES).map(self._copy, prepared.files)
+            return [*copied, *self._publish_logs(changes.result().logs, copied)]
+
+    def _publish_logs(
+        self, logs: Iterable[PreparedLogFile], copied: Iterable[WriteStat]
+    ) -> list[WriteStat]:
+        base_names = {stat.file_id: _name_of(stat) for stat in copied}
+        of_groups: dict[FileGroupId, list[PreparedLogFile]] = {}
+        for log in logs:
+            of_groups.setdefault(log.group, []).append(log)
+        return [
+            publish_logs(self.context, of_group, base_names.get(group.file_id, ""))
+            for group, of_group in sorted(of_groups.items())
+        ]
+
+    def _copy(self, file: PreparedBaseFile) -> WriteStat:
+        return file.publish(self.context)
+
+
+def later_logs(now: FileSlice, before: FileSlice) -> tuple[LogFile, ...]:
+    """Return the logs that were added to a slice, of which the first logs are still the same."""
+    return now.logs[len(before.logs) :]
+
+
+def is_continued(now: FileSlice, before: FileSlice) -> bool:
+    """Return whether a slice is an earlier slice, to which maybe logs were added."""
+    same = (now.group, now.base_instant, now.base, now.logs[: len(before.logs)])
+    return same == (before.group, before.base_instant, before.base, before.logs)
+
+
+def is_same_but_instant(context: WriteContext, other: WriteContext) -> bool:
+    """Return whether two contexts give the same files but for the instant and the attempt."""
+    return _without_instant(context) == _without_instant(other)
+
+
+def _without_instant(context: WriteContext) -> WriteContext:
+    return replace(context, instant="", attempt="", is_visible=all_visible)
+
+
+def has_same_buckets(ring: HashRing, other: HashRing) -> bool:
+    """Return whether two rings divide the same partition into the same buckets."""
+    return replace(ring, instant="") == replace(other, instant="")
+
+
+def _with_columns_of(deletes: pa.Table, changes: pa.Table) -> pa.Table:
+    """Return deletes with the columns of other changes, some of which may be partial rows."""
+    names = own_columns(changes)
+    kept = deletes.select([*names, CHANGE_KIND])
+    if WRITTEN_COLUMNS in changes.column_names:
+        written = all_written(kept.num_rows, len(names))
+        kept = kept.append_column(changes.schema.field(WRITTEN_COLUMNS), written)
+    return kept.select(changes.column_names)
+
+
+def _changes(
+    context: WriteContext,
+    file_slice: FileSlice,
+    logs: Sequence[LogFile],
+    log_sizes: Mapping[str, int],
+) -> Iterator[pa.Table]:
+    """Yield the changes in some logs of a slice, at most one of each key, deletes included."""
+    if not logs:
+        return
+    names = [str(log.name) for log in logs]
+    chosen = planned_slice(
+        file_slice.group, file_slice.base_instant, names, context.storage, log_sizes
+    )
+    reader = context.reader
+    yield from fold_changes(reader.read_changes(chosen), context.merger, reader.memory_budget_bytes)
+
+
+def _local(context: WriteContext, folder: Path) -> WriteContext:
+    """Return a context that writes to a folder, without an instant."""
+    storage = open_storage(StorageLocation(str(folder)))
+    return replace(context, instant=NO_INSTANT, attempt="").use_storage(storage)
+
+
+def _read_deletes(path: Path, are_chosen: Callable[[pa.Array], pa.Array]) -> pa.Table | None:
+    """Return the deletes in a file whose keys are chosen; None if there is no file."""
+    if not path.exists():
+        return None
+    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        found = [batch.filter(are_chosen(batch.column(RECORD_KEY))) for batch in stream]
+        return pa.Table.from_batches(found, stream.schema)
+
+
+def _without_keys(path: Path, changed: Sequence[pa.Array], copy: Path) -> Path:
+    """Return a file without the deletes of some keys, because later logs decide about them."""
+    keys = pa.chunked_array(changed, pa.string()).combine_chunks()
+    kept = _read_deletes(path, lambda found: pc.invert(pc.is_in(found, value_set=keys)))
+    if kept is None or not len(keys):
+        return path
+    with (
+        temporary_writes("the deletes of a bucket"),
+        pa.ipc.new_stream(str(copy), kept.schema) as to,
+    ):
+        to.write_table(kept)
+    return copy
+
+
+def _name_of(stat: WriteStat) -> str:
+    return (stat.path or "").rpartition("/")[2]

@@ -1,0 +1,117 @@
+"""Logs that were encoded before the instant that publishes them was known.
+
+They lie in a folder on this machine's disk. Only the headers of their blocks contain an instant. So
+the logs of a file group become one log of the table, whose blocks have other headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lakemark.log.log_block import HeaderKey, write_block
+from lakemark.log.log_reader import read_blocks
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_names import LogFileName, write_token
+from lakemark.model.file_slice import FileGroupId, join
+from lakemark.storage.storage import StreamingFile
+from lakemark.write.markers import create_marker
+from lakemark.write.new_log_file import NewLogFile
+from lakemark.write.partitioner import task_number
+from lakemark.write.write_context import WriteContext
+from lakemark.write.write_status import close_file
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLogFile:
+    """A log in a folder on this machine's disk.
+
+    Attributes:
+        folder: the folder.
+        stat: the write stat, with the path of the log below the folder.
+    """
+
+    folder: Path
+    stat: WriteStat
+
+    @property
+    def group(self) -> FileGroupId:
+        """The file group of the log."""
+        return FileGroupId(self.stat.partition_path or "", self.stat.file_id)
+
+    def copy(self, target: StreamingFile, instant: str) -> None:
+        """Append the blocks to a log, with an instant in their headers."""
+        path = self.folder / (self.stat.path or "")
+        with open(path, "rb") as source:
+            for block in read_blocks(source, self.stat.file_size_in_bytes, str(path)):
+                header = {**block.header, HeaderKey.INSTANT_TIME: instant}
+                write_block(target, block.type, header, block.content.read())
+
+
+def new_prepared_log(context: WriteContext, group: FileGroupId, number: int) -> NewLogFile:
+    """Begin a log that is published later.
+
+    Args:
+        context: the write context with the storage and the instant of prepared files.
+        group: the file group.
+        number: tells apart the prepared logs of the group.
+    """
+    name = LogFileName(group.file_id, context.instant, number, write_token(task_number(group)))
+    return NewLogFile(context, group, name)
+
+
+def publish_logs(
+    context: WriteContext, logs: Sequence[PreparedLogFile], base_name: str
+) -> WriteStat:
+    """Write the first log of a file group that the instant creates, and return its write stat.
+
+    In all table versions, the name of the log contains the instant: it is the instant of the
+    commit, and that of the file slice.
+
+    Args:
+        context: the context of the instant, equal to that of the prepared logs except for the
+            instant and the attempt.
+        logs: the prepared logs of the file group, oldest first; at least one.
+        base_name: the name of the base file; "" if there is none.
+
+    Raises:
+        ContentMismatch: a file with other bytes exists at the path.
+    """
+    group = logs[0].group
+    token = write_token(task_number(group), context.attempt)
+    name = LogFileName(group.file_id, context.instant, 1, token)
+    path = join(group.partition_path, str(name))
+    names_slice = context.version.logs_name_their_slice
+    create_marker(context.storage, context.instant, path, names_slice=names_slice)
+    file = context.storage.create_streaming(path)
+    try:
+        for log in logs:
+            log.copy(file, context.instant)
+        size_bytes = close_file(file)
+    finally:
+        file.abort()
+    stat = _total([log.stat for log in logs])
+    return replace(
+        stat,
+        path=path,
+        prev_commit=context.instant,
+        base_file=base_name,
+        log_version=1,
+        log_files=(str(name),),
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+    )
+
+
+def _total(stats: Sequence[WriteStat]) -> WriteStat:
+    """Return the first write stat with the counts and column ranges of all."""
+    ranges = [stat.column_ranges for stat in stats if stat.column_ranges is not None]
+    return replace(
+        stats[0],
+        num_writes=sum(stat.num_writes for stat in stats),
+        num_update_writes=sum(stat.num_update_writes for stat in stats),
+        num_deletes=sum(stat.num_deletes for stat in stats),
+        column_ranges=ColumnRanges.union(ranges) if ranges else None,
+    )
