@@ -253,9 +253,9 @@ class PreparedRewriter:
             Refused, CorruptData: as for ``BucketRewriter``.
         """
         prepared = self.prepared[task.new_file_ids]
-        with scratch_folder("buckets") as folder, ThreadPoolExecutor(1) as beside:
+        with scratch_folder("buckets") as folder, ThreadPoolExecutor(1) as pool:
             prepare = ChangePreparation(self.context, self.key_fields, self.log_sizes, folder)
-            changes = beside.submit(prepare, prepared, task)
+            changes = pool.submit(prepare, prepared, task)
             copied = LocalRunner(_COPIES).map(self._copy, prepared.files)
             return [*copied, *self._publish_logs(changes.result().logs, copied)]
 
