@@ -405,7 +405,8 @@ class ServiceFailed:
 
     Attributes:
         service: the name of the service: ``partition_expiry``, ``clustering``,
-            ``log_compaction`` or ``catalog_sync``. A sync runs while batches are written.
+            ``log_compaction``, ``catalog_sync`` or ``bucket_preparation``. A sync and a preparation
+            run while batches are written.
         error: the message of the error.
         failures: the number of consecutive failures, including this one.
         pause_s: seconds until the service may run again, after a batch.
@@ -443,7 +444,8 @@ class ServiceCompleted:
     """Table services have run, or a batch has waited for a compaction.
 
     The services are log compaction, clustering, the resizing of buckets, cleaning, archival, and
-    the rollback of dead writers. A wait has the name ``compaction_wait``.
+    the rollback of dead writers. A wait has the name ``compaction_wait``. A preparation of buckets,
+    during which batches were written, has the name ``bucket_preparation``.
 
     Cleaning and archival of the metadata table have the name ``metadata``. A sync that has changed
     a catalog has the name ``catalog_sync``.

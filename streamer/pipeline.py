@@ -375,6 +375,7 @@ def _policies(config: PipelineConfig) -> ServicePolicies:
         config.archival.archival_policy(policy.after_commits),
         config.bucket_resizing.resize_policy(config.concurrency),
         config.compaction.logs,
+        config.bucket_resizing.mode == "background" and config.run.mode == "continuous",
     )
 
 

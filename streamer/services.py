@@ -31,6 +31,7 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
 from lakemark.services.resize_plan import ResizePolicy
 from streamer.async_compaction import AsyncCompactor
+from streamer.bucket_resizing import BucketResizing
 from streamer.catalog_sync import CatalogSyncs
 from streamer.clustering import TableClustering
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
@@ -90,6 +91,7 @@ class ServicePolicies:
         archival: archives instants of the timeline.
         resizing: splits and merges buckets of tables with consistent hashing.
         min_logs: a log compaction is planned after this number of delta commits.
+        prepares_resizes: whether buckets are prepared while batches are written.
     """
 
     compaction: CompactionPolicy | None = None
@@ -97,6 +99,7 @@ class ServicePolicies:
     archival: ArchivalPolicy | None = None
     resizing: ResizePolicy | None = None
     min_logs: int | None = None
+    prepares_resizes: bool = False
 
 
 class TableServices:
@@ -138,6 +141,9 @@ class TableServices:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
         self._compactor, self._clusterings = compactor, clusterings
+        self._resizing = BucketResizing(
+            policies.resizing, runner, listener, in_background=policies.prepares_resizes
+        )
         self._expiries = tuple(expiries)
         self._catalogs, self._hooks, self._requested = catalogs, hooks, requested
         self._guards = {
@@ -184,11 +190,14 @@ class TableServices:
     def end(self, within_s: float) -> bool:
         """Stop asynchronous services; return whether a thread of them is still running."""
         ends_at = time.monotonic() + within_s
+        is_preparing = self._resizing.end(0.0)
         is_syncing = self._catalogs is not None and self._catalogs.end(0.0)
         is_compacting = self._compactor is not None and self._compactor.end(within_s)
         if is_syncing and self._catalogs is not None:
             is_syncing = self._catalogs.end(max(0.0, ends_at - time.monotonic()))
-        return is_compacting or is_syncing
+        if is_preparing:
+            is_preparing = self._resizing.end(max(0.0, ends_at - time.monotonic()))
+        return is_compacting or is_syncing or is_preparing
 
     def run(self, refused: str = "") -> None:
         """Run the services that are due.
@@ -204,7 +213,7 @@ class TableServices:
             self._clear_dead(writer)
             self._compact(writer)
             self._compact_logs(writer)
-            self._resize(writer)
+            self._resizing.run(writer)
             for clustering in self._clusterings:
                 if clustering.writer is writer:
                     clustering.run(refused)
@@ -234,7 +243,7 @@ class TableServices:
             self._report("rollback", ", ".join(rolled_back), started, writer.table)
 
     def _compact(self, writer: TableWriter) -> None:
-        if self._policies.compaction is None:
+        if self._policies.compaction is None or self._resizing.is_preparing(writer):
             return
         if self._compactor is not None:
             if self._compactor.start_next(writer):  # then the other tables come first next time
@@ -273,12 +282,6 @@ class TableServices:
             text = f"{instant.requested_at}: {counted(len(metadata.write_stats), 'log')} written"
             self._report("log_compaction", text, started, table)
 
-    def _resize(self, writer: TableWriter) -> None:
-        started = time.monotonic()
-        for instant, metadata in writer.resize_if_due(self._policies.resizing, self._runner):
-            summary = _resize_summary(instant, metadata)
-            self._report("bucket_resizing", summary, started, writer.table)
-
     def _clean(self, table: OpenTable) -> None:
         if self._policies.cleaning is None:
             return
@@ -305,12 +308,6 @@ class TableServices:
     def _report(self, service: str, summary: str, started: float, table: OpenTable) -> None:
         seconds = time.monotonic() - started
         self._listener(ServiceCompleted(service, summary, seconds, table.location.url))
-
-
-def _resize_summary(instant: Instant, metadata: CommitMetadata) -> str:
-    before = sum(map(len, metadata.replaced_file_ids.values()))
-    after = counted(len(metadata.write_stats), "bucket")
-    return f"{instant.requested_at}: {counted(before, 'bucket')} rewritten into {after}"
 
 
 def _metadata_summary(maintained: Maintained) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,13 +17,21 @@ from streamer.config.section import Section
 class BucketResizingConfig(Section):
     """Resizing splits large buckets and merges small ones, in tables with consistent hashing.
 
-    It runs between two batches, after a compaction that is due.
+    The pipeline checks after each batch whether a bucket is too large or too small, after a
+    compaction that is due.
     """
 
     enabled: bool | None = None
     """Whether this pipeline resizes the buckets of its table. Default: ``true`` if the pipeline is
     the only writer, and ``false`` with ``concurrency.mode: multi_writer``, because writers of
     Apache Hudi fail if they change a bucket that is being resized."""
+
+    mode: Literal["background", "inline"] = "background"
+    """``background`` encodes the new files on local disk while batches are written; then the next
+    batch waits only while they are copied to the table. This needs local disk for the files of one
+    bucket, and memory as for its compaction. ``inline`` encodes them between two batches. A run
+    that ends (``run.mode: once``) always does this, and so do tables that support CDC queries, and
+    tables with a custom merger."""
 
     split_above_bytes: Annotated[int, Field(ge=1)] = SPLIT_ABOVE_BYTES
     """Split a bucket whose base file and logs are larger than this number of bytes. The next batch
@@ -36,8 +44,8 @@ class BucketResizingConfig(Section):
     def resize_policy(self, concurrency: ConcurrencyConfig) -> ResizePolicy | None:
         """Return the policy; None if this pipeline does not resize buckets.
 
-        At most one large bucket is rewritten between two batches. This takes about as long as a
-        compaction of the bucket.
+        At most one large bucket is rewritten at a time. This takes about as long as a compaction of
+        the bucket.
         """
         enabled = concurrency.mode == "single_writer" if self.enabled is None else self.enabled
         return self.policy(self.split_above_bytes) if enabled else None

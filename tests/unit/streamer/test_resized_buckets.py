@@ -63,7 +63,7 @@ def keys_of(folder: Path) -> list[str]:
 
 def test_pipeline_splits_buckets_between_batches(tmp_path: Path) -> None:
     table = {"index": "consistent_hashing", "buckets": 2}
-    pipeline = config(tmp_path, table, bucket_resizing=SMALL)
+    pipeline = config(tmp_path, table, bucket_resizing={**SMALL, "mode": "inline"})
     written = 0
     summaries = []
     for start in range(3):
