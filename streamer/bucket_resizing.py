@@ -45,9 +45,9 @@ SERVICE, PREPARATION = "bucket_resizing", "bucket_preparation"
 #: After this number of useless preparations, the buckets are resized inline.
 _MAX_ATTEMPTS = 3
 
-#: Changes of this size are not encoded in a round of their own. A round is also the last one if it
-#: found nearly as much as the round before, and after this number of rounds.
-_FEW_BYTES, _SHRINKS_TO, _MAX_ROUNDS = 2 << 20, 0.75, 8
+#: Changes of this size are not encoded in a round of their own. A round is also the last one if not
+#: less has been logged during it than during the round before, and after this number of rounds.
+_FEW_BYTES, _MAX_ROUNDS = 2 << 20, 12
 
 #: How often a prepared resize is retried while commits of other writers are pending. Meanwhile, the
 #: bucket gets more logs, and is not compacted.
@@ -220,7 +220,7 @@ class _Job:
     def begin_round(self) -> None:
         """Begin to encode the changes that were logged since the last round, unless others do."""
         table = self.writer.table
-        limit_bytes = self.preparation.added_log_bytes(table) * _SHRINKS_TO
+        limit_bytes = self.preparation.added_log_bytes(table)
         added = self.result().begin_round(table)
         if _SLOT.acquire(blocking=False):
             self._limit_bytes, self._rounds = limit_bytes, self._rounds + 1

@@ -163,10 +163,12 @@ class PreparedResize:
     Attributes:
         preparation: the preparation.
         prepared: the files of each task.
+        copies: the number of files that are copied to the table at the same time.
     """
 
     preparation: ResizePreparation
     prepared: tuple[PreparedTask, ...]
+    copies: int = 2
 
     def begin_round(self, table: OpenTable) -> ResizeRound:
         """Return a round that encodes the changes since the last one, as of the last refresh.
@@ -201,7 +203,7 @@ class PreparedResize:
         if not is_same_but_instant(context, self.preparation.context):
             return BucketRewriter(context, fields, log_sizes)
         prepared = {one.task.new_file_ids: one for one in self.prepared}
-        return PreparedRewriter(context, prepared, fields, log_sizes)
+        return PreparedRewriter(context, prepared, fields, log_sizes, self.copies)
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,10 @@ from lakemark.write.prepared_log_file import (
 )
 from lakemark.write.write_context import WriteContext
 
-#: The number of files that are copied at the same time.
-_COPIES = 2
+#: The number of logs that are encoded at the same time.
+_WRITERS = 2
+
+_FLAGGED = int(ChangeKind.FLAGGED_DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,12 @@ class BucketPreparation:
         return path
 
     def _folded(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        if self.context.merge.mode is MergeMode.COMMIT_TIME:
+        """Yield the changes in the logs of a slice, at most one of each key."""
+        if self.context.merge.mode is MergeMode.COMMIT_TIME or not file_slice.logs:
             return  # the later change wins, so no delete decides about a later row
-        for changes in _changes(self.context, file_slice, file_slice.logs, self.log_sizes):
+        reader, merger = self.context.reader, self.context.merger
+        logs = _chosen(self.context, file_slice, file_slice.logs, self.log_sizes)
+        for changes in fold_changes(reader.read_changes(logs), merger, reader.memory_budget_bytes):
             if self.is_cancelled():
                 raise Cancelled
             yield changes
@@ -184,50 +189,81 @@ class ChangePreparation:
         logs: dict[int, NewLogFile] = {}
         deletes: list[Path] = []
         target, number = _local(self.context, self.folder), len(prepared.logs) + 1
+
+        def open_log(at: int) -> NewLogFile:
+            group = FileGroupId(task.ring.partition_path, task.ring.file_ids[at])
+            check_expected(group, task)
+            return opened.enter_context(new_prepared_log(target, group, number))
+
         with ExitStack() as opened:
             for now, before, kept in zip(
                 task.slices, prepared.task.slices, prepared.deletes, strict=True
             ):
-                changed = []
-                for changes in self._changes(now, before, kept):
-                    changed.append(changes.column(RECORD_KEY).combine_chunks())
-                    for at, part in self._divide(changes, task):
-                        if at not in logs:
-                            group = FileGroupId(task.ring.partition_path, task.ring.file_ids[at])
-                            log = new_prepared_log(target, group, number)
-                            logs[at] = opened.enter_context(log)
-                        logs[at].write(part)
+                decided: list[pa.Array] = []
+                for changes in self._changes(now, before, kept, decided):
+                    parts = self._divide(changes, task)
+                    logs |= {at: open_log(at) for at in parts.keys() - logs.keys()}
+                    writes = [(logs[at], part) for at, part in parts.items()]
+                    LocalRunner(_WRITERS).map(_write, writes)
                 path = self.folder / f"{now.group.file_id}.{number}.arrows"
-                deletes.append(_without_keys(kept, changed, path))
+                deletes.append(_without_keys(kept, decided, path))
             stats = [logs[at].close() for at in sorted(logs)]
         added = (PreparedLogFile(self.folder, stat) for stat in stats)
         return replace(prepared, task=task, deletes=tuple(deletes), logs=(*prepared.logs, *added))
 
-    def _changes(self, now: FileSlice, before: FileSlice, deletes: Path) -> Iterator[pa.Table]:
-        """Yield the later changes of a slice, at most one of each key."""
-        for changes in _changes(self.context, now, later_logs(now, before), self.log_sizes):
+    def _changes(
+        self, now: FileSlice, before: FileSlice, deletes: Path, decided: list[pa.Array]
+    ) -> Iterator[pa.Table]:
+        """Yield the later changes of a slice, block by block.
+
+        The blocks are not merged, because this would take as long as encoding them. A new log may
+        have several changes of a key, as several logs may.
+
+        Args:
+            now: the slice.
+            before: the slice as of the last round.
+            deletes: the file with the earlier deletes.
+            decided: gets the keys for which earlier deletes were found.
+        """
+        later = _chosen(self.context, now, later_logs(now, before), self.log_sizes)
+        for block in self.context.reader.read_changes(later) if later.logs else ():
             if self.is_cancelled():
                 raise Cancelled
-            yield self._with_deletes(changes, deletes)
+            is_mixed = pc.any(pc.equal(block.column(CHANGE_KIND), _FLAGGED)).as_py()
+            changes = self.context.merger.fold(block) if is_mixed else block
+            yield self._with_deletes(changes, deletes, decided)
 
-    def _with_deletes(self, changes: pa.Table, deletes: Path) -> pa.Table:
-        """Fold changes with the earlier deletes of the same keys."""
+    def _with_deletes(self, changes: pa.Table, deletes: Path, decided: list[pa.Array]) -> pa.Table:
+        """Merge the first changes of keys with the earlier deletes of the same keys."""
         keys = changes.column(RECORD_KEY).combine_chunks()
-        earlier = _read_deletes(deletes, lambda found: pc.is_in(found, value_set=keys))
+        known = _united(decided)
+
+        def are_first(found: pa.Array) -> pa.Array:
+            is_known = pc.is_in(found, value_set=known)
+            return pc.and_(pc.is_in(found, value_set=keys), pc.invert(is_known))
+
+        earlier = _read_deletes(deletes, are_first)
         if earlier is None or not earlier.num_rows:
             return changes
-        merged = pa.concat_tables([_with_columns_of(earlier, changes), changes])
-        return self.context.merger.fold(merged)
+        touched = earlier.column(RECORD_KEY).combine_chunks()
+        decided.append(touched)
+        is_touched = pc.is_in(changes.column(RECORD_KEY), value_set=touched)
+        both = [_with_columns_of(earlier, changes), changes.filter(is_touched)]
+        merged = self.context.merger.fold(pa.concat_tables(both)).select(changes.column_names)
+        return pa.concat_tables([changes.filter(pc.invert(is_touched)), merged])
 
-    def _divide(self, changes: pa.Table, task: RewriteTask) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the changes of each new bucket, with the position of the bucket in the ring."""
-        ring = task.ring
+    def _divide(self, changes: pa.Table, task: RewriteTask) -> dict[int, pa.Table]:
+        """Return the changes of each new bucket, by the position of the bucket in the ring."""
         are_rows = pc.equal(changes.column(CHANGE_KIND), int(ChangeKind.UPSERT))
-        _check_commit_times(changes.filter(are_rows), task)
-        numbers = ring.buckets_of_keys(changes.column(RECORD_KEY), self.key_fields)
-        for number in np.unique(numbers).tolist():
-            check_expected(FileGroupId(ring.partition_path, ring.file_ids[number]), task)
-            yield number, changes.filter(pa.array(numbers == number))
+        _check_commit_times(changes.select([COMMIT_TIME]).filter(are_rows), task)
+        numbers = task.ring.buckets_of_keys(changes.column(RECORD_KEY), self.key_fields)
+        found = np.unique(numbers).tolist()
+        return {at: changes.filter(pa.array(numbers == at)) for at in found}
+
+
+def _write(part: tuple[NewLogFile, pa.Table]) -> None:
+    log, changes = part
+    log.write(changes)
 
 
 @dataclass(frozen=True)
@@ -239,12 +275,14 @@ class PreparedRewriter:
         prepared: the prepared files of each task, by its new file ids.
         key_fields: as in ``BucketRewriter``.
         log_sizes: see ``recorded_log_sizes``.
+        copies: the number of files that are copied at the same time.
     """
 
     context: WriteContext
     prepared: Mapping[tuple[str, ...], PreparedTask]
     key_fields: tuple[str, ...]
     log_sizes: Mapping[str, int]
+    copies: int
 
     def __call__(self, task: RewriteTask) -> list[WriteStat]:
         """Copy the prepared files, and write the later changes to the logs.
@@ -256,7 +294,7 @@ class PreparedRewriter:
         with scratch_folder("buckets") as folder, ThreadPoolExecutor(1) as pool:
             prepare = ChangePreparation(self.context, self.key_fields, self.log_sizes, folder)
             changes = pool.submit(prepare, prepared, task)
-            copied = LocalRunner(_COPIES).map(self._copy, prepared.files)
+            copied = LocalRunner(self.copies).map(self._copy, prepared.files)
             return [*copied, *self._publish_logs(changes.result().logs, copied)]
 
     def _publish_logs(
@@ -310,21 +348,16 @@ def _with_columns_of(deletes: pa.Table, changes: pa.Table) -> pa.Table:
     return kept.select(changes.column_names)
 
 
-def _changes(
+def _chosen(
     context: WriteContext,
     file_slice: FileSlice,
     logs: Sequence[LogFile],
     log_sizes: Mapping[str, int],
-) -> Iterator[pa.Table]:
-    """Yield the changes in some logs of a slice, at most one of each key, deletes included."""
-    if not logs:
-        return
+) -> FileSlice:
+    """Return a slice with only some of its logs, which have their real sizes."""
     names = [str(log.name) for log in logs]
-    chosen = planned_slice(
-        file_slice.group, file_slice.base_instant, names, context.storage, log_sizes
-    )
-    reader = context.reader
-    yield from fold_changes(reader.read_changes(chosen), context.merger, reader.memory_budget_bytes)
+    group, base_instant = file_slice.group, file_slice.base_instant
+    return planned_slice(group, base_instant, names, context.storage, log_sizes)
 
 
 def _local(context: WriteContext, folder: Path) -> WriteContext:
@@ -342,18 +375,23 @@ def _read_deletes(path: Path, are_chosen: Callable[[pa.Array], pa.Array]) -> pa.
         return pa.Table.from_batches(found, stream.schema)
 
 
-def _without_keys(path: Path, changed: Sequence[pa.Array], copy: Path) -> Path:
+def _without_keys(path: Path, decided: Sequence[pa.Array], copy: Path) -> Path:
     """Return a file without the deletes of some keys, because later logs decide about them."""
-    keys = pa.chunked_array(changed, pa.string()).combine_chunks()
-    kept = _read_deletes(path, lambda found: pc.invert(pc.is_in(found, value_set=keys)))
-    if kept is None or not len(keys):
+    if not decided:
         return path
+    keys = _united(decided)
+    kept = _read_deletes(path, lambda found: pc.invert(pc.is_in(found, value_set=keys)))
+    assert kept is not None
     with (
         temporary_writes("the deletes of a bucket"),
         pa.ipc.new_stream(str(copy), kept.schema) as to,
     ):
         to.write_table(kept)
     return copy
+
+
+def _united(keys: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays([pa.array([], pa.string()), *keys])
 
 
 def _name_of(stat: WriteStat) -> str:

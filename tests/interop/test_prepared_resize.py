@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakemark.config.table_properties import PROPERTIES_PATH, MergeMode
 from lakemark.model.changes import ChangeKind
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.group_replacement import GroupReplacement
@@ -26,7 +28,7 @@ from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.test_consistent_hashing import _EXECUTE, _SPLIT
 from tests.rings import SPLIT_ALL, assert_in_buckets, ring_writer
 from tests.table_services import as_of, make_plain, since
-from tests.tables import SCHEMA, Row, commit, contents, make
+from tests.tables import SCHEMA, Row, commit, contents, make, spec
 
 pytestmark = pytest.mark.oracle
 
@@ -159,6 +161,32 @@ def test_apache_hudi_executes_a_plan_whose_executor_died_after_it_wrote_logs(
     commit(other, some(11, range(70)))
     assert rows_of(oracle, path) == values(some(11, range(70)))
     assert_in_buckets(other.table)
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+def test_apache_hudi_reads_the_changes_of_a_key_in_their_order(
+    oracle: Oracle, tmp_path: Path, version: FormatVersion
+) -> None:
+    """The latest change wins, and one log has the changes of several commits."""
+    path = tmp_path / "orders"
+    storage = open_storage(StorageLocation(str(path)))
+    by_commit = replace(spec(version=version), merge_mode=MergeMode.COMMIT_TIME)
+    storage.create(PROPERTIES_PATH, by_commit.to_properties().to_bytes())
+    to = ring_writer(storage)
+    commit(to, some(9, range(20)))
+    preparation = begin_preparation(to.table, SPLIT_ALL)
+    assert preparation is not None
+    (tmp_path / "prepared").mkdir()
+    prepared = preparation.run(tmp_path / "prepared")
+    commit(to, some(7, range(10)))
+    commit(to, some(6, range(8), ChangeKind.COMMIT_TIME_DELETE))
+    commit(to, some(5, range(6)))
+    commit(to, some(4, (0, 1), ChangeKind.COMMIT_TIME_DELETE))
+    expected = contents(storage)
+    assert publish_prepared(to.table, prepared)
+    assert rows_of(oracle, path) == expected == contents(storage)
+    oracle.compact(path)
+    assert rows_of(oracle, path) == expected == contents(storage)
 
 
 def test_apache_hudi_rolls_back_a_published_resize(oracle: Oracle, tmp_path: Path) -> None:

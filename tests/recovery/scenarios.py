@@ -913,7 +913,8 @@ def publish_prepared_split(to: TableWriter) -> None:
     )
     with scratch_folder("buckets") as folder:
         prepared = replace(preparation, tasks=older).run(folder)
-        assert to.publish_prepared_resize(prepared)
+        # The stores are copied before each write, so no other thread may write at this time.
+        assert to.publish_prepared_resize(replace(prepared, copies=1))
 
 
 def _first_log(file_slice: FileSlice) -> FileSlice:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemark.config.table_properties import PROPERTIES_PATH, LoggingMode
+from lakemark.config.table_properties import PROPERTIES_PATH, LoggingMode, MergeMode
 from lakemark.errors import Unsupported
 from lakemark.execution.runner import Cancelled, LocalRunner
 from lakemark.model.changes import ChangeKind
@@ -153,6 +153,39 @@ def test_rounds_prepare_the_changes_of_keys_that_change_again(
     commit(to, some(8, range(20)))
     assert contents(storage) == expected
     assert all(len(one.logs) <= 2 for one in to.table.view().latest_slices())
+
+
+@each_version
+def test_the_latest_change_wins_in_a_table_without_event_times(
+    version: FormatVersion, tmp_path: Path
+) -> None:
+    storage = new_storage()
+    by_commit = replace(spec(version=version), merge_mode=MergeMode.COMMIT_TIME)
+    storage.create(PROPERTIES_PATH, by_commit.to_properties().to_bytes())
+    to = ring_writer(storage)
+    commit(to, some(9, range(20)))
+    commit(to, some(8, range(5), ChangeKind.COMMIT_TIME_DELETE))
+    prepared = prepare(to, tmp_path)
+    for number, rows in enumerate(
+        [
+            some(7, range(10)),
+            some(6, range(8), ChangeKind.COMMIT_TIME_DELETE),
+            [*some(5, range(6)), *some(5, range(6, 9), ChangeKind.COMMIT_TIME_DELETE)],
+            some(4, (0, 19)),
+        ]
+    ):
+        commit(to, rows)
+        if number % 2:
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            prepared = prepared.begin_round(to.table).run(folder)
+    expected = contents(storage)
+    assert expected == values(
+        [*some(9, range(9, 19)), *some(5, range(1, 6)), *some(4, (0, 19))]
+    ) | (values(some(7, (9,))))
+    published(to, prepared)
+    assert contents(storage) == expected
+    assert_in_buckets(to.table)
 
 
 @each_version
