@@ -162,6 +162,8 @@ class BatchResult:
         filtered: the number of records that the transforms dropped on purpose.
         violations: the rules that rows of the batch violated.
         check_violations: the checks that the batch violated.
+        tables: the number of tables of a route that have committed the batch; the other numbers of
+            rows and files are then 0, because each table reports its own.
     """
 
     instant: str
@@ -184,3 +186,4 @@ class BatchResult:
     filtered: int = 0
     violations: tuple[RuleViolations, ...] = ()
     check_violations: tuple[CheckViolation, ...] = ()
+    tables: int = 0

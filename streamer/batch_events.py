@@ -41,6 +41,7 @@ def batch_written(
         rows_moved=result.moved,
         duplicates=result.duplicates,
         filtered=result.filtered,
+        tables_written=result.tables,
     )
 
 

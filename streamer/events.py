@@ -176,6 +176,8 @@ class BatchWritten:
         rows_moved: the number of rows that moved to another partition.
         duplicates: the number of records that an insert skipped, because their keys were stored.
         filtered: the number of records that the transforms dropped on purpose.
+        tables_written: the number of tables of a route that have committed the batch. Each of them
+            reports its own rows and files.
     """
 
     batch_id: int
@@ -194,6 +196,7 @@ class BatchWritten:
     rows_moved: int = 0
     duplicates: int = 0
     filtered: int = 0
+    tables_written: int = 0
 
 
 @dataclass(frozen=True, slots=True)

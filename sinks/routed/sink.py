@@ -324,6 +324,7 @@ class RoutedSink:
             seconds=timer.seconds,
             ignored=divided.ignored,
             skipped=audited.with_lost(lost).skipped,
+            tables=sum(not isinstance(one, Exception) for one in written.values()),
         )
 
     def _begin(self, state: RoutedPositions, start: KafkaCheckpoint) -> RoutedPositions:
@@ -531,5 +532,6 @@ def _sum_up(results: Sequence[BatchResult]) -> BatchResult:
             seconds=seconds,
             ignored=first.ignored + one.ignored,
             skipped=first.skipped + one.skipped,
+            tables=max(first.tables, one.tables),
         )
     return first

@@ -173,6 +173,11 @@ DESCRIBED: list[tuple[Event, str]] = [
 ]
 
 
+def test_batch_of_a_route_names_the_number_of_its_tables() -> None:
+    batch = events.BatchWritten(1, None, 3_003, rejects=1, seconds=0.6, tables_written=2)
+    assert describe(batch) == "batch 1: 3,003 records, 1 reject, written to 2 tables in 0.60 s"
+
+
 @pytest.mark.parametrize(("event", "line"), DESCRIBED, ids=lambda v: type(v).__name__)
 def test_each_event_is_one_line(event: Event, line: str) -> None:
     assert describe(event) == line
