@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from streamer.jvm_exit import log_file
 from streamer.session import local_settings
 from streamer.spark_driver import driver_memory_bytes
+from streamer.submit_properties import SUBMIT_OPTIONS
 from streamer.toolchain import cache_home, find_java
 from tests.short_lived import short_lived
 from tests.waiting import until
@@ -187,12 +188,14 @@ def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
         "LAKEMARK_HOME": str(home),
         "TMPDIR": str(temporary),
         "LAKEMARK_TEST_SECRET": SECRET,
+        # With this collector, the maximum memory that Java reports is the whole heap.
+        SUBMIT_OPTIONS: "-XX:+UseG1GC",
     }
     with _CommandLines() as lines:
         reported = subprocess.run(
             [sys.executable, "-c", START],
             input=yaml.safe_dump(pipeline),
-            env={**short_lived(), **own},
+            env={**os.environ, **own},
             capture_output=True,
             text=True,
         )
