@@ -143,7 +143,8 @@ class BatchResult:
     Attributes:
         instant: the requested time of the batch's commit.
         records: the number of records that were read.
-        rows: the number of rows in the files, after the changes of each key were merged.
+        rows: the number of rows that were inserted or updated, after the changes of each key were
+            merged; rows that were only copied to a new file are not counted.
         deletes: the number of deleted keys.
         rejected: the number of records in the dead letters.
         first_reject: the origin of a reject, and the reason; None if there is no reject.

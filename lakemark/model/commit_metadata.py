@@ -106,6 +106,11 @@ class WriteStat:
         return {**own, **(self.cdc_stats or {})}
 
     @property
+    def changed_rows(self) -> int:
+        """The number of inserts and updates, without deletes and rows that were only copied."""
+        return self.num_inserts + self.num_update_writes
+
+    @property
     def is_base_file(self) -> bool:
         """Whether the file is a base file, not a log."""
         return BaseFileName.parse((self.path or "").rpartition("/")[2]) is not None
@@ -143,6 +148,13 @@ class CommitMetadata:
             "version": 1,
             "operationType": str(self.operation),
         }
+
+    @property
+    def rows_written(self) -> int:
+        """The number of rows that were inserted or updated, or that a table service rewrote."""
+        if self.operation in _SERVICES:
+            return sum(stat.num_writes for stat in self.write_stats)
+        return sum(stat.changed_rows for stat in self.write_stats)
 
     @property
     def may_change_schema(self) -> bool:

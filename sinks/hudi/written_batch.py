@@ -117,7 +117,7 @@ class WrittenBatch:
             spans,
             self.read,
             arrived=_arrived(self.rows),
-            written=sum(s.num_inserts + s.num_update_writes + s.num_deletes for s in stats),
+            written=sum(stat.changed_rows + stat.num_deletes for stat in stats),
             rejected=self.rejected,
             counts=self.counts,
         )
@@ -143,7 +143,7 @@ class WrittenBatch:
         return BatchResult(
             instant=instant.requested_at,
             records=self.read.count,
-            rows=sum(stat.num_writes for stat in stats),
+            rows=sum(stat.changed_rows for stat in stats),
             deletes=max(sum(stat.num_deletes for stat in stats) - self.moved, 0),
             rejected=self.rejected,
             written_bytes=sum(stat.total_write_bytes for stat in stats),

@@ -152,7 +152,7 @@ def _instant_row(table: OpenTable, instant: Instant) -> Facts:
         "completed": instant.completed_at,
         "operation": commit.operation if has_metadata else None,
         "files": len(stats),
-        "rows": sum(stat.num_writes for stat in stats),
+        "rows": commit.rows_written,
         "deletes": sum(stat.num_deletes for stat in stats),
         "bytes": sum(stat.total_write_bytes for stat in stats),
         "records": None if audit is None else audit.records,

@@ -169,8 +169,8 @@ class CommitCompleted:
 
     @property
     def rows_written(self) -> int:
-        """The number of rows in the files, as in ``BatchWritten``."""
-        return sum(stat.num_writes for stat in self.metadata.write_stats)
+        """The number of rows that were inserted or updated, as in ``BatchWritten``."""
+        return self.metadata.rows_written
 
     @property
     def rows_deleted(self) -> int:

@@ -23,7 +23,7 @@ COLUMNS = {"id": "string", "ts": "bigint", "region": "string"}
 
 
 def new_stream(
-    duplicates: Duplicates,
+    duplicates: Duplicates | None,
     table_type: TableType = TableType.MERGE_ON_READ,
     location: StorageLocation | None = None,
     record_key: tuple[str, ...] = ("id",),
@@ -146,3 +146,35 @@ def test_records_without_a_key_get_the_keys_of_their_commit() -> None:
         f"{second}_0_0": "a",
         f"{third}_0_0": "c",
     }
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), max_size=6)
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(
+    st.lists(CHANGES, min_size=1, max_size=4),
+    st.sampled_from(TableType),
+    st.sampled_from([None, *Duplicates]),
+)
+def test_rows_that_a_batch_only_copies_are_not_counted(
+    batches: list[list[tuple[str, bool]]], table_type: TableType, duplicates: Duplicates | None
+) -> None:
+    stream, stored = new_stream(duplicates, table_type), set[str]()
+    for number, batch in enumerate(batches, start=1):
+        changes = batch if duplicates is None else [(key, False) for key, _ in batch]
+        records = [
+            {**row(key, "x", number), "_hoodie_is_deleted": deleted} for key, deleted in changes
+        ]
+        upserted = [key for key, deleted in dict(changes).items() if not deleted]
+        if duplicates is Duplicates.ALLOW:
+            upserted = [key for key, _ in changes]
+        elif duplicates is Duplicates.DROP:
+            upserted = [key for key in upserted if key not in stored]
+        result = stream.write(records)
+        assert result.rows == len(upserted)
+        if records:
+            metadata = stream.rows.table.newest_metadata()
+            assert metadata is not None
+            assert metadata.rows_written == len(upserted)
+        stored.update(upserted)
