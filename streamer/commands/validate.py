@@ -85,7 +85,7 @@ def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
 
 def _problems_of_a_new_table(config: PipelineConfig) -> list[Problem]:
     """Return why a run would not create the table."""
-    columns = config.decode.declared()
+    columns = config.row_columns()
     problems = list(partition_problems(config.table, columns))
     if columns is not None:
         problems += timestamp_partition_problems(columns, config.table)

@@ -161,6 +161,27 @@ def test_validate_warns_of_partitions_by_a_timestamp(
     assert not any("table.partition_by" in line for line in others)
 
 
+@pytest.mark.parametrize(
+    ("step", "refused"),
+    [
+        ("{step: cast, columns: {seen: timestamp}}", {"day(seen)": False, "seen": True}),
+        (
+            "{step: sql, query: 'select id, cast(seen as timestamptz) as seen from records'}",
+            {"day(seen)": False, "seen": True},
+        ),
+        ("{step: cast, columns: {seen: date}}", {"seen": False}),
+    ],
+)
+def test_validate_judges_partitions_by_the_columns_after_the_steps(
+    step: str, refused: dict[str, bool], pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--set", "decode.schema={id: string, seen: string}", "--set", f"transform=[{step}]"]
+    for column, is_refused in refused.items():
+        partition = f"table.partition_by={column}"
+        assert main(["validate", pipeline, *given, "--set", partition]) == OK
+        assert ("warning: the run is refused" in capsys.readouterr().err) == is_refused
+
+
 def test_validate_warns_of_a_time_zone_in_partitions(
     pipeline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
