@@ -81,12 +81,43 @@ def _properties(job: Job) -> Iterator[Outcome]:
         for name in job.named(*properties):
             if not job.has(name) or job.get(name).lower() == job.get(option).lower():
                 yield Harmless((name,), f"it repeats {option}, which counts")
+            elif _agrees(job, option, job.get(name)):
+                yield Harmless((name,), "the options make HoodieStreamer merge in the same way")
             else:
                 remedy = (
-                    f"HoodieStreamer merges by {option}, and not by this property; see which of "
-                    "the two the table has, with lakemark table show"
+                    f"HoodieStreamer merges by {option}, and not by this property; remove the "
+                    "property, or, if rows are to be merged as it says, give lakemark migrate the "
+                    f"option {option} with this value (lakemark table show prints how a table that "
+                    "exists merges)"
                 )
                 yield Missing((name,), remedy, True)
+
+
+def _agrees(job: Job, option: str, value: str) -> bool:
+    """Return whether a job merges as a property asks, although it does not use the property."""
+    asked = _mode_of_payload(value) if option == _PAYLOAD else _mode_of_property(option, value)
+    given = _mode_of_payload(job.get(_PAYLOAD)) if job.has(_PAYLOAD) else _mode_of(job)
+    return asked is not None and _effective(job, asked) is _effective(job, given)
+
+
+def _effective(job: Job, mode: MergeMode | None) -> MergeMode | None:
+    """Return how records are merged in a mode; without ordering fields, the last one wins."""
+    without_order = mode is MergeMode.EVENT_TIME and not fields_of(job, _ORDERING)
+    return MergeMode.COMMIT_TIME if without_order else mode
+
+
+def _mode_of_payload(value: str) -> MergeMode | None:
+    """Return the merge mode that is all that a payload class asks for; None if there is none."""
+    payload = find_payload_class(_MOVED.get(value, value))
+    return None if payload is None or has_rules(payload) else payload_settings(payload).mode
+
+
+def _mode_of_property(option: str, value: str) -> MergeMode | None:
+    """Return the merge mode that a mode or a strategy names, except a custom one."""
+    modes = (MergeMode.EVENT_TIME, MergeMode.COMMIT_TIME)
+    if option == _STRATEGY:
+        return next((one for one in modes if strategy_of_mode(one) == value.lower()), None)
+    return next((one for one in modes if option == _MODE and one == value.upper()), None)
 
 
 def _delete_marker(job: Job) -> Iterator[Outcome]:

@@ -211,7 +211,10 @@ MERGE_RULES = (
         aliases=("--record-merge-custom-implementation-classes",),
     ),
     *(
-        Rule(name, Combined("nothing, if it agrees with the options; else it has no counterpart"))
+        Rule(
+            name,
+            Combined("nothing, if the options say the same; else give the option that it repeats"),
+        )
         for name in (
             f"{_WRITE}payload.class",
             "hoodie.compaction.payload.class",

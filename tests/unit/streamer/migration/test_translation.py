@@ -42,6 +42,9 @@ EARLY = "hoodie.write.concurrency.early.conflict.detection.enable"
 AWS_LOCKS = "org.apache.hudi.aws.transaction.lock."
 HIVE_LOCK = "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider"
 
+PAYLOAD = "hoodie.datasource.write.payload.class"
+MERGE_MODE = "hoodie.write.record.merge.mode"
+
 #: Properties and options, each with a setting that it becomes. ``Any`` stands for several settings.
 BECOMES: list[tuple[dict[str, str], dict[str, str | None], dict[str, Any]]] = [
     ({"auto.offset.reset": "earliest"}, {}, {"source.starting_offsets": "earliest"}),
@@ -500,6 +503,41 @@ def test_property_becomes_a_setting(
     assert SECRET not in found.text + render_report(found, job(properties, **options))
 
 
+@pytest.mark.parametrize(
+    ("properties", "options", "mode"),
+    [
+        ({PAYLOAD: f"{MODELS}DefaultHoodieRecordPayload"}, {}, "event_time"),
+        ({PAYLOAD: "DefaultHoodieRecordPayload"}, {}, "event_time"),
+        ({"hoodie.compaction.payload.class": f"{MODELS}EventTimeAvroPayload"}, {}, "event_time"),
+        ({MERGE_MODE: "EVENT_TIME_ORDERING"}, {}, "event_time"),
+        (
+            {MERGE_MODE: "event_time_ordering"},
+            {"payload_class": f"{MODELS}DefaultHoodieRecordPayload"},
+            "event_time",
+        ),
+        (
+            {PAYLOAD: f"{MODELS}DefaultHoodieRecordPayload"},
+            {"source_ordering_fields": None},
+            "commit_time",
+        ),
+        (
+            {PAYLOAD: f"{MODELS}OverwriteWithLatestAvroPayload"},
+            {"merge_mode": "COMMIT_TIME_ORDERING"},
+            "commit_time",
+        ),
+    ],
+)
+def test_a_property_that_merges_like_the_options_is_complete(
+    properties: Mapping[str, str], options: dict[str, str | None], mode: str
+) -> None:
+    found = translated(properties, **options)
+    assert found.is_complete
+    assert settings(found)["table.merge_mode"] == mode
+    assert "the options make HoodieStreamer merge in the same way" in render_report(
+        found, job(properties, **options)
+    )
+
+
 #: Properties and options that change rows and have no counterpart, with a word of the remedy.
 CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
     ({}, {"payload_class": OWN_CLASS}, "--payload-class", "write a merger in Python"),
@@ -593,6 +631,26 @@ CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
     ({}, {"target_base_path": None}, "--target-base-path", "add it after --"),
     ({}, {"target_base_path": "hdfs://n/orders"}, "--target-base-path", "not a kind of store"),
     ({"hoodie.table.precombine.field": "b"}, {}, "hoodie.table.ordering.fields", "merges by"),
+    *(
+        ({name: value}, options, name, f"the option {option}")
+        for name, value, options, option in (
+            (PAYLOAD, f"{MODELS}OverwriteWithLatestAvroPayload", {}, "--payload-class"),
+            (PAYLOAD, f"{MODELS}PartialUpdateAvroPayload", {}, "--payload-class"),
+            (PAYLOAD, OWN_CLASS, {}, "--payload-class"),
+            (
+                PAYLOAD,
+                f"{MODELS}DefaultHoodieRecordPayload",
+                {"merge_mode": "COMMIT_TIME_ORDERING"},
+                "--payload-class",
+            ),
+            (
+                MERGE_MODE,
+                "EVENT_TIME_ORDERING",
+                {"payload_class": f"{MODELS}OverwriteWithLatestAvroPayload"},
+                "--merge-mode",
+            ),
+        )
+    ),
 ]
 
 
