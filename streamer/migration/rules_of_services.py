@@ -327,6 +327,10 @@ CONCURRENCY_RULES = (
             ("dynamodb.endpoint_url", "endpoint_url"),
         )
     ),
+    Rule(
+        "hoodie.write.lock.zookeeper.port",
+        NoEffect("Apache Hudi does not read it; the port belongs in the url, else it is 2181"),
+    ),
     Rule("hoodie.write.lock.zookeeper.*", NoEffect("lakemark connects with its own timeouts")),
     Rule("hoodie.write.lock.dynamodb.*", NoEffect("a table that lakemark creates is on demand")),
     Rule("hoodie.write.lock.hivemetastore.*", _OTHER_LOCK),

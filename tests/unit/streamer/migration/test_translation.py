@@ -538,6 +538,14 @@ def test_a_property_that_merges_like_the_options_is_complete(
     )
 
 
+def test_the_port_of_zookeeper_is_explained() -> None:
+    port = {"hoodie.write.lock.zookeeper.port": "2182"}
+    found = translated(port)
+    assert "Apache Hudi does not read it; the port belongs in the url" in render_report(
+        found, job(port)
+    )
+
+
 #: Properties and options that change rows and have no counterpart, with a word of the remedy.
 CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
     ({}, {"payload_class": OWN_CLASS}, "--payload-class", "write a merger in Python"),
