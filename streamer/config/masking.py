@@ -54,6 +54,11 @@ _ODD_PASSWORD = re.compile(r"[:/]/?[^\s:/]*:(?P<of_url>\S*)@")
 _PASSWORD_IN_URL = re.compile(r"://[^\s:/]*:\S*@")
 #: Shorter tokens are not masked: they are user names, and could occur in ordinary words.
 _MIN_TOKEN_LENGTH = 8
+#: Shorter secrets are replaced only as whole words, because they could occur inside other words.
+_MIN_PART_LENGTH = 8
+#: What may be before a whole word: no letter or digit, or an escaped character, such as ``%20``.
+_BEFORE_WORD = r"(?:(?<![^\W_])|(?<=\\[abfnrtv])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
+_AFTER_WORD = r"(?![^\W_])"
 _PATH_OR_CLASS = re.compile(r"(file:)?[\w/$-]*[./][\w./$-]*")
 _END_OF_NAME = re.compile(r"[=:\s]")
 
@@ -113,15 +118,28 @@ def build_option_redactor(options: Iterable[str]) -> Callable[[str], str]:
 
 
 def redact_values(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Build a function that replaces these secrets, and everything before the host in URLs."""
+    """Build a function that replaces these secrets, and everything before the host in URLs.
+
+    Short secrets are replaced only as whole words: a password ``p`` must not change other words.
+    """
     known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
-    values = re.compile("|".join(map(re.escape, known))) if known else None
+    values = re.compile("|".join(map(_pattern_of, known))) if known else None
 
     def redacted(text: str) -> str:
         shown = values.sub(MASK, text) if values else text
         return without_user_info(shown)
 
     return redacted
+
+
+def _pattern_of(secret: str) -> str:
+    """Return the pattern that finds a secret in a text."""
+    pattern = re.escape(secret)
+    if len(secret) >= _MIN_PART_LENGTH:
+        return pattern
+    before = _BEFORE_WORD if secret[0].isalnum() else ""
+    after = _AFTER_WORD if secret[-1].isalnum() else ""
+    return f"{before}{pattern}{after}"
 
 
 def redact_tree(value: object, redacted: Callable[[str], str]) -> object:
