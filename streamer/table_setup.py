@@ -565,8 +565,20 @@ def _check_columns(table: OpenTable, columns: pa.Schema, policy: SchemaPolicy) -
             message = (
                 f"column {field.name} is {field.type} in table {table.location.url} and "
                 f"{own or 'absent'} in the pipeline; declare it as it is in the table"
+                f"{_policy_that_allows(field.type, own, policy)}"
             )
             raise InvalidConfig(message)
+
+
+def _policy_that_allows(stored: pa.DataType, own: pa.DataType | None, policy: SchemaPolicy) -> str:
+    """Return the setting with which the pipeline is not refused; "" if there is none."""
+    for name, evolving in (
+        ("wider_values", replace(policy, wider_values="evolve")),
+        ("unknown_fields", replace(policy, unknown_fields="evolve")),
+    ):
+        if _may_differ(stored, own, evolving):
+            return f", or set decode.{name}: evolve"
+    return ""
 
 
 def _may_differ(stored: pa.DataType, own: pa.DataType | None, policy: SchemaPolicy) -> bool:

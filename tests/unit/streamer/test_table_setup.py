@@ -237,6 +237,22 @@ def test_no_policy_changes_types_with_loss_nor_those_of_keys(
         check(existing(), columns=columns, policy=SchemaPolicy("evolve", "evolve"))
 
 
+@pytest.mark.parametrize(
+    ("columns", "setting"),
+    [
+        (with_type("v", pa.int32()), "or set decode.wider_values: evolve"),
+        (with_type("v", pa.string()), None),
+        (WITHOUT_V, "or set decode.unknown_fields: evolve"),
+    ],
+)
+def test_the_error_names_the_policy_that_allows_the_columns(
+    columns: pa.Schema, setting: str | None
+) -> None:
+    with pytest.raises(InvalidConfig, match="declare it as it is in the table") as refused:
+        check(existing(), columns=columns)
+    assert str(refused.value).endswith(setting or "declare it as it is in the table")
+
+
 def test_a_column_may_be_added() -> None:
     check(existing(), columns=SCHEMA.append(pa.field("more", pa.string())))
 
