@@ -9,7 +9,7 @@ import pyarrow as pa
 from lakemark.config.keys import GLOBAL_LOOKUP
 from lakemark.config.merger_name import MergerName
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
-from lakemark.config.table_properties import LoggingMode, TableType
+from lakemark.config.table_properties import LoggingMode, TableProperties, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
 from lakemark.index.bucket import BucketIndex
@@ -413,7 +413,7 @@ def check_table(
     properties = table.properties
     if drops_metadata_table:
         properties = properties.without_metadata_table()
-    spec.check(properties, table.location.url)
+    check_spec(table, spec, properties)
     check_hashing(table)
     if not drops_metadata_table:
         check_value_indexes(table)
@@ -425,6 +425,32 @@ def check_table(
     _check_columns(table, columns, policy)
     _check_fixed_types(table, columns, (*spec.record_key, *spec.partition_columns, *spec.ordering))
     return generator
+
+
+def check_spec(table: OpenTable, spec: TableSpec, properties: TableProperties) -> None:
+    """Check that the settings of a pipeline are those of its table.
+
+    Args:
+        table: the table.
+        spec: the table that the pipeline file describes.
+        properties: the properties of the table, without those that the pipeline removes.
+
+    Raises:
+        Unsupported: as for ``TableSpec.check``.
+        InvalidConfig: as for ``TableSpec.check``. If the table has no rows yet, for example because
+            the first run has failed, the message says that it can be deleted.
+    """
+    url = table.location.url
+    try:
+        spec.check(properties, url)
+    except InvalidConfig as error:
+        if table.schema is not None:
+            raise
+        message = (
+            f"{error}; the table has no commit yet, so it has no rows: unless another program "
+            f"writes to it, its folder {url} can be deleted, and the next run creates it again"
+        )
+        raise InvalidConfig(message) from None
 
 
 def coordination_of(concurrency: ConcurrencyConfig, *, of_letters: bool = False) -> Coordination:

@@ -23,6 +23,7 @@ from streamer.table_setup import (
     check_partial_rows,
     check_partition_lifetime,
     check_retention,
+    check_spec,
     coordination_of,
     dead_letters_location,
     dead_letters_spec,
@@ -163,7 +164,7 @@ def _check_properties(config: PipelineConfig, table: OpenTable, spec: TableSpec)
     properties = table.properties
     if config.table.drops_metadata_table:
         properties = properties.without_metadata_table()
-    spec.check(properties, table.location.url)
+    check_spec(table, spec, properties)
     table.store.clock.check()
 
 

@@ -109,6 +109,19 @@ def test_other_settings_are_refused_with_both_values(
         check(existing(), settings)
 
 
+def test_only_an_empty_table_with_other_settings_may_be_deleted() -> None:
+    storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
+    make(storage)
+    empty = open_table(StorageLocation(storage.location.url))
+    remedy = f"its folder {storage.location.url} can be deleted, and the next run creates it"
+    with pytest.raises(InvalidConfig, match="url_encode is False in the table") as refused:
+        check(empty, {"url_encode": True})
+    assert remedy in str(refused.value)
+    with pytest.raises(InvalidConfig, match="url_encode is False in the table") as refused:
+        check(existing(), {"url_encode": True})
+    assert "can be deleted" not in str(refused.value)
+
+
 def test_a_merger_is_kept_by_its_strategy_and_found_before_anything_is_written() -> None:
     own = table_spec(pipeline({"merger": "tests.unit.merge.custom.mergers:ByEventTime"}))
     stored = own.to_properties().values
