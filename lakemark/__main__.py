@@ -16,11 +16,14 @@ from lakemark.own_packages import ROOT, prefer_own_packages
 def main() -> int:
     """Run the command line of this process, and return its exit code."""
     gc.disable()  # ``streamer.fast_start`` enables it again after the command's imports.
-    _take_own_folder_off_path()
-    prefer_own_packages()
-    from streamer.cli import main as run_command
+    try:
+        _take_own_folder_off_path()
+        prefer_own_packages()
+        from streamer.cli import main as run_command
 
-    return run_command()
+        return run_command()
+    except KeyboardInterrupt:  # before the command began
+        return 130
 
 
 def _take_own_folder_off_path() -> None:

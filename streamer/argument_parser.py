@@ -21,7 +21,7 @@ class SuggestingParser(argparse.ArgumentParser):
     """
 
     def __init__(self, *, passed_on: str | None = None, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**{"allow_abbrev": False, **options})
         self._passed_on = passed_on
 
     def parse_known_args(  # type: ignore[override]

@@ -13,6 +13,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +22,7 @@ from lakemark.extras import install_command
 from streamer.argument_parser import SuggestingParser
 from streamer.dead_letter_arguments import add_dead_letters
 from streamer.fast_start import prevent_pandas_import, resume_garbage_collection
+from streamer.stopping import StopRequested, stop_on_first_signal, was_interrupted
 from streamer.subscribe_arguments import add_subscribe
 from streamer.table_arguments import (
     add_location,
@@ -528,23 +530,31 @@ def _comma_list(text: str) -> list[str]:
 
 def _execute(parsed: argparse.Namespace) -> int:
     try:
-        name = getattr(parsed, "module", parsed.command)
-        command = _import_command(name, parsed)
-        resume_garbage_collection()
-        from streamer.capture_logs import capture_logs, log_clashes
-
-        with capture_logs(lambda *warning: _warn(parsed, *warning)):
-            if parsed.command != "run":  # run emits the warnings as events
-                log_clashes()
-            return int(command.execute(parsed))
+        with stop_on_first_signal() if parsed.command == "run" else nullcontext():
+            return _run_command(parsed)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader has closed our output. Without this, Python would print an error at exit.
         sys.stderr.close()
         return OK
+    except StopRequested:
+        print(f"lakemark: {parsed.command} was stopped", file=sys.stderr)
+        return OK
     except Exception as error:
-        return _report(error, parsed)
+        # The JVM ends at Ctrl-C, too, so that the end of its session may fail.
+        return INTERRUPTED if was_interrupted(error) else _report(error, parsed)
+
+
+def _run_command(parsed: argparse.Namespace) -> int:
+    command = _import_command(getattr(parsed, "module", parsed.command), parsed)
+    resume_garbage_collection()
+    from streamer.capture_logs import capture_logs, log_clashes
+
+    with capture_logs(lambda *warning: _warn(parsed, *warning)):
+        if parsed.command != "run":  # run emits the warnings as events
+            log_clashes()
+        return int(command.execute(parsed))
 
 
 def _import_command(name: str, parsed: argparse.Namespace) -> ModuleType:

@@ -200,9 +200,11 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
 def _hide_calls_of_jvm() -> None:
     """Keep the arguments of calls of the JVM out of the log, even if all others log at ``DEBUG``.
 
-    They contain the settings of Kafka and of the stores, with their secrets.
+    They contain the settings of Kafka and of the stores, with their secrets. Unless all loggers log
+    at a lower level, py4j logs only warnings: it reports each socket that Ctrl-C closes.
     """
-    logging.getLogger("py4j").setLevel(logging.INFO)
+    logger = logging.getLogger("py4j")
+    logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
 
 
 def _leave_working_directory_off_path() -> None:

@@ -76,6 +76,24 @@ def stop_on_signals() -> Iterator[StopSignals]:
             signal.signal(one, handler)
 
 
+@contextmanager
+def stop_on_first_signal() -> Iterator[None]:
+    """Raise ``StopRequested`` at a signal in the block, outside of ``stop_on_signals``."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {one: signal.signal(one, _raise_stop) for one in _SIGNALS}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _raise_stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise StopRequested
+
+
 def was_interrupted(error: BaseException) -> bool:
     """Return whether a signal's exception is among the causes of this error."""
     cause: BaseException | None = error

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lakemark.storage import StorageLocation, open_storage
-from streamer.cli import FAILED, MISUSED, OK, main, parser
+from streamer.cli import FAILED, INTERRUPTED, MISUSED, OK, main, parser
 from streamer.commands import demo
 from tests.tables import Row, commit, make, writer
 from tests.unit.streamer import failing_run
@@ -418,3 +420,42 @@ def test_hints_of_the_demo_name_the_program_that_was_started(
     assert f"  {program} query home/orders" in demo.hints(Path("home"), "9092")
     monkeypatch.setenv("PATH", str(program.parent))
     assert "  lakemark query home/orders" in demo.hints(Path("home"), "9092")
+
+
+@pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_while_it_reads_its_file_ends_as_if_done(
+    one: signal.Signals, tmp_path: Path
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    os.mkfifo(file)
+    command = [sys.executable, "-m", "lakemark", "run", str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
+        with file.open("w"):  # once the run reads the file
+            run.send_signal(one)
+            _, complaints = run.communicate(timeout=300)
+    assert (run.returncode, complaints) == (OK, "lakemark: run was stopped\n")
+
+
+def test_an_error_that_ctrl_c_has_caused_is_not_reported(
+    pipeline: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_arguments: object) -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            message = "the JVM has ended"
+            raise ConnectionError(message)
+
+    monkeypatch.setattr("streamer.commands.validate.execute", interrupted)
+    assert main(["validate", pipeline]) == INTERRUPTED
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("words", [["run", "p.yaml", "--onc"], ["table", "show", "t", "--js"]])
+def test_abbreviated_options_are_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(words)
+    assert refused.value.code == MISUSED
+    assert f"unrecognized arguments: {words[-1]}; did you mean" in capsys.readouterr().err

@@ -111,6 +111,24 @@ def test_signal_while_the_jvm_is_launched_ends_process_and_jvm(
     until(lambda: not _runs(launched), "the launched process to end")
 
 
+#: Prints the level of py4j, whose calls of the JVM are kept out of the log.
+LEVEL = """
+import logging, sys
+from streamer import session
+logging.getLogger().setLevel(sys.argv[1])
+session._hide_calls_of_jvm()
+print(logging.getLevelName(logging.getLogger("py4j").getEffectiveLevel()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("of_all", "of_py4j"), [("WARNING", "WARNING"), ("INFO", "INFO"), ("DEBUG", "INFO")]
+)
+def test_py4j_logs_neither_its_calls_nor_more_than_other_loggers(of_all: str, of_py4j: str) -> None:
+    command = [sys.executable, "-c", LEVEL, of_all]
+    assert subprocess.check_output(command, text=True) == f"{of_py4j}\n"
+
+
 @pytest.mark.spark
 def test_jvm_that_is_killed_while_spark_starts_is_reported_with_its_log() -> None:
     reported = subprocess.run(
