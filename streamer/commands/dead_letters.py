@@ -28,6 +28,12 @@ from transforms.rejects import REJECTS_SCHEMA
 
 _PIPELINE_ENDINGS = (".yaml", ".yml")
 
+#: What is printed if there are none.
+_NONE = (
+    "no dead letters; a run that stops because too many records are rejected writes none, but "
+    "lakemark preview shows the records that it rejects"
+)
+
 #: What a group of letters has in common.
 _GROUP = ["code", "step", "reason"]
 
@@ -53,7 +59,7 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         found = _records(table, arguments)
         rows = list(islice(found, arguments.limit))
-    show_rows(rows, Console(), arguments.json, "no dead letters")
+    show_rows(rows, Console(), arguments.json, _NONE)
     return 0
 
 

@@ -104,6 +104,15 @@ def test_letters_are_counted_by_code_step_and_reason_without_the_values(
     assert [one["code"] for one in printed(capsys)] == ["transform_failed"]
 
 
+def test_an_empty_list_names_the_command_that_shows_rejects_of_a_stopped_run(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dead-letters", "list", pipeline.file, "--where", "code = 'none'"]) == OK
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("no dead letters; a run that stops because too many records")
+    assert "lakemark preview shows" in shown
+
+
 def test_letters_are_shown_with_their_raw_records(
     pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
