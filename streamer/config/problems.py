@@ -122,6 +122,10 @@ def _unknown_setting(location: Sequence[int | str], model: type[BaseModel]) -> s
     return f"unknown setting; {hint}accepted: {', '.join(names)}"
 
 
+#: The setting whose default is a part of another one.
+_NAME_OF_TABLE = ("table", "name")
+
+
 def _expected(details: ErrorDetails) -> str:
     context = details.get("ctx", {})
     if "error" in context:
@@ -129,7 +133,10 @@ def _expected(details: ErrorDetails) -> str:
     if details["type"] == "literal_error":
         return f"expected {context['expected']}"
     if details["type"] == "string_pattern_mismatch":
-        return f"expected a text that matches {context['pattern']}"
+        expected = f"expected a text that matches {context['pattern']}"
+        if details["loc"][-2:] == _NAME_OF_TABLE:
+            return f"{expected}; if it is not set, it is the last part of table.path, so set it"
+        return expected
     return _MESSAGES.get(details["type"], details["msg"].removeprefix("Input "))
 
 

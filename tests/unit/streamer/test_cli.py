@@ -459,3 +459,12 @@ def test_abbreviated_options_are_refused(
         main(words)
     assert refused.value.code == MISUSED
     assert f"unrecognized arguments: {words[-1]}; did you mean" in capsys.readouterr().err
+
+
+def test_a_path_that_gives_no_name_is_refused_with_the_setting_to_add(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = ["--set", "table.path=/lake/Köln ä"]
+    assert main(["validate", pipeline, *path]) == MISUSED
+    assert "it is the last part of table.path, so set it" in capsys.readouterr().err
+    assert main(["validate", pipeline, *path, "--set", "table.name=koeln"]) == OK
