@@ -261,10 +261,18 @@ def check_preparable(table: OpenTable) -> None:
 
     Raises:
         Unsupported: the table has no meta columns, so that a row without a commit time would get
-            another one; or merged logs would not contain all that readers need.
+            another one; or it has version 6; or logs of changed buckets would not contain all that
+            readers need.
     """
+    reason = None
     if not table.properties.populates_meta_columns:
-        message = f"table {table.location.url} has no meta columns"
+        reason = "has no meta columns"
+    elif table.version.logs_name_their_slice:
+        reason = (
+            "has an old version, in which a rollback finds logs by the instants of their blocks"
+        )
+    if reason is not None:
+        message = f"table {table.location.url} {reason}; its buckets cannot be prepared"
         raise Unsupported(message)
     check_logs_compactable(table)
 

@@ -11,8 +11,11 @@ with the state as of the preparation, and a log with the later changes. A base f
 deletes. But a delete as of the preparation may have a larger ordering value than a row that was
 logged since. Therefore the deletes of the old logs are kept, and decide about such rows.
 
-A change keeps the time of its commit. A delete is written with its ordering value, so that it still
-wins against an older row that arrives later.
+A change keeps the time of its commit, and its block keeps the instant of the commit: a compaction
+of Apache Hudi 1.2.0 skips blocks that are later than the last commit, delta commit or rollback
+(``HoodieCompactor.compact``), so it would lose blocks with the instant of the replace commit. A
+delete is written with its ordering value, so that it still wins against an older row that arrives
+later.
 """
 
 from __future__ import annotations
@@ -157,6 +160,23 @@ def _check_commit_times(rows: pa.Table, task: RewriteTask) -> None:
         raise Refused(message)
 
 
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """A log that was added to a slice.
+
+    Attributes:
+        file_slice: the slice.
+        log: the log.
+        deletes: the file with the deletes in the logs of the first round.
+        decided: gets the keys for which such deletes were found.
+    """
+
+    file_slice: FileSlice
+    log: LogFile
+    deletes: Path
+    decided: list[pa.Array]
+
+
 @dataclass(frozen=True)
 class ChangePreparation:
     """Encodes the changes that were logged after a preparation, or after its last round.
@@ -186,9 +206,23 @@ class ChangePreparation:
             Cancelled: ``is_cancelled`` returned true.
             Refused, CorruptData: as for ``BucketRewriter``.
         """
-        logs: dict[int, NewLogFile] = {}
+        logs: list[PreparedLogFile] = []
         deletes: list[Path] = []
-        target, number = _local(self.context, self.folder), len(prepared.logs) + 1
+        for now, before, kept in zip(
+            task.slices, prepared.task.slices, prepared.deletes, strict=True
+        ):
+            decided: list[pa.Array] = []
+            for log in later_logs(now, before):
+                number = len(prepared.logs) + len(logs) + 1
+                logs += self._prepare(_Later(now, log, kept, decided), task, number)
+            path = self.folder / f"{now.group.file_id}.{len(prepared.logs)}.arrows"
+            deletes.append(_without_keys(kept, decided, path))
+        return replace(prepared, task=task, deletes=tuple(deletes), logs=(*prepared.logs, *logs))
+
+    def _prepare(self, later: _Later, task: RewriteTask, number: int) -> list[PreparedLogFile]:
+        """Write the changes of a log to a log of each new bucket."""
+        target = _local(self.context, self.folder, later.log.name.instant)
+        files: dict[int, NewLogFile] = {}
 
         def open_log(at: int) -> NewLogFile:
             group = FileGroupId(task.ring.partition_path, task.ring.file_ids[at])
@@ -196,42 +230,26 @@ class ChangePreparation:
             return opened.enter_context(new_prepared_log(target, group, number))
 
         with ExitStack() as opened:
-            for now, before, kept in zip(
-                task.slices, prepared.task.slices, prepared.deletes, strict=True
-            ):
-                decided: list[pa.Array] = []
-                for changes in self._changes(now, before, kept, decided):
-                    parts = self._divide(changes, task)
-                    logs |= {at: open_log(at) for at in parts.keys() - logs.keys()}
-                    writes = [(logs[at], part) for at, part in parts.items()]
-                    LocalRunner(_WRITERS).map(_write, writes)
-                path = self.folder / f"{now.group.file_id}.{number}.arrows"
-                deletes.append(_without_keys(kept, decided, path))
-            stats = [logs[at].close() for at in sorted(logs)]
-        added = (PreparedLogFile(self.folder, stat) for stat in stats)
-        return replace(prepared, task=task, deletes=tuple(deletes), logs=(*prepared.logs, *added))
+            for changes in self._changes(later):
+                parts = self._divide(changes, task)
+                files |= {at: open_log(at) for at in parts.keys() - files.keys()}
+                LocalRunner(_WRITERS).map(_write, [(files[at], part) for at, part in parts.items()])
+            stats = [files[at].close() for at in sorted(files)]
+        return [PreparedLogFile(self.folder, stat) for stat in stats]
 
-    def _changes(
-        self, now: FileSlice, before: FileSlice, deletes: Path, decided: list[pa.Array]
-    ) -> Iterator[pa.Table]:
-        """Yield the later changes of a slice, block by block.
+    def _changes(self, later: _Later) -> Iterator[pa.Table]:
+        """Yield the changes of a log, block by block.
 
         The blocks are not merged, because this would take as long as encoding them. A new log may
         have several changes of a key, as several logs may.
-
-        Args:
-            now: the slice.
-            before: the slice as of the last round.
-            deletes: the file with the earlier deletes.
-            decided: gets the keys for which earlier deletes were found.
         """
-        later = _chosen(self.context, now, later_logs(now, before), self.log_sizes)
-        for block in self.context.reader.read_changes(later) if later.logs else ():
+        chosen = _chosen(self.context, later.file_slice, [later.log], self.log_sizes)
+        for block in self.context.reader.read_changes(chosen):
             if self.is_cancelled():
                 raise Cancelled
             is_mixed = pc.any(pc.equal(block.column(CHANGE_KIND), _FLAGGED)).as_py()
             changes = self.context.merger.fold(block) if is_mixed else block
-            yield self._with_deletes(changes, deletes, decided)
+            yield self._with_deletes(changes, later.deletes, later.decided)
 
     def _with_deletes(self, changes: pa.Table, deletes: Path, decided: list[pa.Array]) -> pa.Table:
         """Merge the first changes of keys with the earlier deletes of the same keys."""
@@ -360,10 +378,10 @@ def _chosen(
     return planned_slice(group, base_instant, names, context.storage, log_sizes)
 
 
-def _local(context: WriteContext, folder: Path) -> WriteContext:
-    """Return a context that writes to a folder, without an instant."""
+def _local(context: WriteContext, folder: Path, instant: str = NO_INSTANT) -> WriteContext:
+    """Return a context that writes files of an instant to a folder."""
     storage = open_storage(StorageLocation(str(folder)))
-    return replace(context, instant=NO_INSTANT, attempt="").use_storage(storage)
+    return replace(context, instant=instant, attempt="").use_storage(storage)
 
 
 def _read_deletes(path: Path, are_chosen: Callable[[pa.Array], pa.Array]) -> pa.Table | None:

@@ -36,8 +36,8 @@ _STRATEGY = (
     "SparkConsistentBucketClusteringExecutionStrategy"
 )
 
-#: The next batch waits while its bucket is split. On two cores, 99 MiB took 4.2 s; the 240 MiB of
-#: Apache Hudi take more than twice as long.
+#: If a bucket is split inline, the next batch waits. On two cores, 99 MiB took 4.2 s; the 240 MiB
+#: of Apache Hudi take more than twice as long.
 SPLIT_ABOVE_BYTES = 96 * _MIB
 
 #: The limit that Apache Hudi has by default.

@@ -1,7 +1,8 @@
 """Logs that were encoded before the instant that publishes them was known.
 
-They lie in a folder on this machine's disk. Only the headers of their blocks contain an instant. So
-the logs of a file group become one log of the table, whose blocks have other headers.
+They lie in a folder on this machine's disk. Each has the changes of an earlier commit, and its
+blocks have the instant of this commit. The logs of a file group become one log of the table, whose
+name contains the instant that publishes it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lakemark.log.log_block import HeaderKey, write_block
-from lakemark.log.log_reader import read_blocks
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import LogFileName, write_token
@@ -22,6 +21,8 @@ from lakemark.write.new_log_file import NewLogFile
 from lakemark.write.partitioner import task_number
 from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import close_file
+
+_COPIED_AT_ONCE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +42,18 @@ class PreparedLogFile:
         """The file group of the log."""
         return FileGroupId(self.stat.partition_path or "", self.stat.file_id)
 
-    def copy(self, target: StreamingFile, instant: str) -> None:
-        """Append the blocks to a log, with an instant in their headers."""
-        path = self.folder / (self.stat.path or "")
-        with open(path, "rb") as source:
-            for block in read_blocks(source, self.stat.file_size_in_bytes, str(path)):
-                header = {**block.header, HeaderKey.INSTANT_TIME: instant}
-                write_block(target, block.type, header, block.content.read())
+    def copy(self, target: StreamingFile) -> None:
+        """Append the blocks to a log."""
+        with open(self.folder / (self.stat.path or ""), "rb") as source:
+            while data := source.read(_COPIED_AT_ONCE_BYTES):
+                target.write(data)
 
 
 def new_prepared_log(context: WriteContext, group: FileGroupId, number: int) -> NewLogFile:
     """Begin a log that is published later.
 
     Args:
-        context: the write context with the storage and the instant of prepared files.
+        context: the write context with the folder, and with the instant of the earlier commit.
         group: the file group.
         number: tells apart the prepared logs of the group.
     """
@@ -66,9 +65,6 @@ def publish_logs(
     context: WriteContext, logs: Sequence[PreparedLogFile], base_name: str
 ) -> WriteStat:
     """Write the first log of a file group that the instant creates, and return its write stat.
-
-    In all table versions, the name of the log contains the instant: it is the instant of the
-    commit, and that of the file slice.
 
     Args:
         context: the context of the instant, equal to that of the prepared logs except for the
@@ -88,7 +84,7 @@ def publish_logs(
     file = context.storage.create_streaming(path)
     try:
         for log in logs:
-            log.copy(file, context.instant)
+            log.copy(file)
         size_bytes = close_file(file)
     finally:
         file.abort()

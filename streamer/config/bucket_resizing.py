@@ -30,12 +30,13 @@ class BucketResizingConfig(Section):
     """``background`` encodes the new files on local disk while batches are written; then the next
     batch waits only while they are copied to the table. This needs local disk for the files of one
     bucket, and memory as for its compaction. ``inline`` encodes them between two batches. A run
-    that ends (``run.mode: once``) always does this, and so do tables that support CDC queries, and
-    tables with a custom merger."""
+    that ends (``run.mode: once``) always does this. So does any run if the table has version 6,
+    supports CDC queries, or has a custom merger."""
 
     split_above_bytes: Annotated[int, Field(ge=1)] = SPLIT_ABOVE_BYTES
-    """Split a bucket whose base file and logs are larger than this number of bytes. The next batch
-    waits meanwhile, about four seconds for 96 MiB on two cores. Apache Hudi splits at 240 MiB."""
+    """Split a bucket whose base file and logs are larger than this number of bytes. With
+    ``mode: inline``, the next batch waits meanwhile, about four seconds for 96 MiB on two cores.
+    Apache Hudi splits at 240 MiB."""
 
     merge_below_bytes: Annotated[int, Field(ge=0)] = MERGE_BELOW_BYTES
     """Merge adjacent buckets that are smaller than this number of bytes. A partition keeps at least

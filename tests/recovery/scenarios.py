@@ -1546,9 +1546,6 @@ SCENARIOS: dict[str, Scenario] = {
         is_shared=True,
         has_rings=True,
     ),
-    "prepared split of buckets in version 6": TableScenario(
-        hashed(_V6), publish_prepared_split, has_buckets(4), has_metadata=False, has_rings=True
-    ),
     "prepared split of buckets with a metadata table": TableScenario(
         hashed(has_metadata=True), publish_prepared_split, has_buckets(4), has_rings=True
     ),
