@@ -3,12 +3,15 @@
 ``record_index``: the same batches are upserted into two new tables with a lookup index; one of them
 also has a record index. Half of the rows of a batch change rows, the others are new.
 
-``split``: a table with consistent hashing has one bucket that is just large enough to be split. The
-split is timed, because the next batch of a pipeline waits for it.
+``split``: a table with consistent hashing has one bucket that is just large enough to be split.
+Then batches follow each other without a pause, as in a pipeline that lags behind, and the bucket is
+split between two of them (``inline``), or prepared meanwhile (``background``). The delay of a batch
+is the time from the end of the batch before to its beginning.
 
 Each table is written in a process of its own, without Spark. The tables are written in turn.
 
-``python -m benchmarks.index_cost [--batches N] [--rows N] [--repeats N] [--split-above MIB]``
+``python -m benchmarks.index_cost [--only PART] [--batches N] [--rows N] [--repeats N]
+[--split-above MIB]``
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,11 +32,18 @@ import pyarrow as pa
 
 import lakemark
 from benchmarks import orders
+from lakemark.execution.runner import LocalRunner
 from lakemark.operations.table_index import DEFAULT_BUCKETS
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.resize_plan import ResizePolicy
+from streamer.bucket_resizing import PREPARATION, BucketResizing
+from streamer.events import Event, ServiceCompleted
 
 _PARTITIONS = 8
 _MIB = 1 << 20
 _BATCH_ROWS = 500_000
+_STREAMED, _STREAM_ROWS = 16, 100_000
 _PLAIN, _INDEXED = "without", "with"
 
 T = TypeVar("T")
@@ -44,10 +55,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a batch")
     parser.add_argument("--repeats", type=int, default=3, help="tables of each kind")
     parser.add_argument("--split-above", type=int, default=96, help="size of a bucket in MiB")
+    parser.add_argument("--only", choices=["record_index", "split"], help="one of the parts")
     arguments = parser.parse_args()
-    measure_record_index(arguments.batches, arguments.rows, arguments.repeats)
-    for _ in range(arguments.repeats):
-        in_process(measure_split, arguments.split_above * _MIB)
+    if arguments.only in (None, "record_index"):
+        measure_record_index(arguments.batches, arguments.rows, arguments.repeats)
+    if arguments.only in (None, "split"):
+        for _ in range(arguments.repeats):
+            for in_background in (False, True):
+                in_process(measure_split, arguments.split_above * _MIB, in_background)
 
 
 def measure_record_index(batches: int, rows: int, repeats: int) -> None:
@@ -94,35 +109,103 @@ def generated(batches: int, rows: int) -> Iterator[pa.Table]:
         known += len(added)
 
 
-def measure_split(split_above_bytes: int) -> None:
-    """Print how long the split of a bucket takes that is just above this size, without logs.
+def measure_split(split_above_bytes: int, in_background: bool) -> None:
+    """Print how long batches wait for the split of a bucket that is just above this size.
 
     Raises:
         RuntimeError: the bucket was not split, or the table has another number of rows.
     """
     with TemporaryDirectory(prefix="lakemark-benchmark-") as folder:
         table = create(Path(folder), "consistent_hashing")
-        rows, size_bytes, batch_s = 0, 0, 0.0
-        while size_bytes <= split_above_bytes:
-            batch = orders.rows(np.arange(rows, rows + _BATCH_ROWS), partitions=1)
-            began_s = time.perf_counter()
-            table.upsert(batch)
-            batch_s = time.perf_counter() - began_s
-            table.compact()
-            rows += len(batch)
-            size_bytes = max(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
-        began_s = time.perf_counter()
-        result = table.resize_buckets(split_above_bytes=split_above_bytes)
-        split_s = time.perf_counter() - began_s
-        if not result.instants:
-            message = f"no bucket was split, but one has {size_bytes:,} bytes"
-            raise RuntimeError(message)
-        check_count(table, rows)
+        rows, size_bytes = fill_bucket(table, Path(folder), split_above_bytes)
+        events: list[Event] = []
+        policy = ResizePolicy(split_above_bytes=split_above_bytes, merge_below_bytes=0, max_bytes=1)
+        resizing = BucketResizing(policy, LocalRunner(), events.append, in_background=in_background)
+        writer = TableWriter(table._table, orders.SCHEMA, WriterSettings(None, first_ring_count=1))
+        batches = [
+            _stream_batch(table, resizing, writer, events, rows, version)
+            for version in range(1, _STREAMED + 1)
+        ]
+        resizing.end(60.0)
+        check_count(table, rows + _STREAMED * (_STREAM_ROWS - _STREAM_ROWS // 2))
+    _print_split("background" if in_background else "inline", size_bytes, rows, batches)
+
+
+def fill_bucket(table: lakemark.Table, folder: Path, above_bytes: int) -> tuple[int, int]:
+    """Write rows until the bucket is above a size; return the number of rows, and the size."""
+    rows, size_bytes = 0, 0
+    while size_bytes <= above_bytes:
+        table.upsert(orders.rows(np.arange(rows, rows + _BATCH_ROWS), partitions=1))
+        table.compact()
+        rows += _BATCH_ROWS
+        size_bytes = max(path.stat().st_size for path in folder.rglob("*.parquet"))
+    return rows, size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _StreamBatch:
+    """A batch of the stream.
+
+    Attributes:
+        seconds: how long it took.
+        is_during: whether a bucket was prepared meanwhile.
+        delay_s: how long the next batch waited.
+        has_split: whether the bucket was split before the next batch.
+        prepared_s: how long the preparation took; 0 without one.
+    """
+
+    seconds: float
+    is_during: bool
+    delay_s: float
+    has_split: bool
+    prepared_s: float
+
+
+def _stream_batch(
+    table: lakemark.Table,
+    resizing: BucketResizing,
+    writer: TableWriter,
+    events: list[Event],
+    known: int,
+    version: int,
+) -> _StreamBatch:
+    """Write a batch, half of which are changes, and resize buckets as a pipeline does."""
+    changed = _STREAM_ROWS // 2
+    drawn = np.unique(orders.scattered(np.arange(changed), seed=version) % known)
+    first = known + (version - 1) * (_STREAM_ROWS - changed)
+    added = np.arange(first, first + _STREAM_ROWS - changed)
+    batch = pa.concat_tables(orders.rows(numbers, 1, version) for numbers in (drawn, added))
+    is_during = resizing.is_preparing(writer)
+    began_s = time.perf_counter()
+    table.upsert(batch)
+    ended_s = time.perf_counter()
+    resizing.run(writer)
+    delay_s = time.perf_counter() - ended_s
+    done = [one for one in events if isinstance(one, ServiceCompleted)]
+    events.clear()
+    prepared_s = sum(one.seconds for one in done if one.service == PREPARATION)
+    return _StreamBatch(ended_s - began_s, is_during, delay_s, bool(done), prepared_s)
+
+
+def _print_split(mode: str, size_bytes: int, rows: int, batches: list[_StreamBatch]) -> None:
+    splits = [one for one in batches if one.has_split]
+    if not splits:
+        message = f"no bucket was split, but one has {size_bytes:,} bytes"
+        raise RuntimeError(message)
+    during = [one.seconds for one in batches if one.is_during]
+    alone = statistics.median(one.seconds for one in batches if not one.is_during)
     print(
-        f"split of a bucket of {size_bytes / _MIB:.0f} MiB, {rows:,} rows: {split_s:.1f} s; "
-        f"the last batch of {_BATCH_ROWS:,} rows: {batch_s:.1f} s",
+        f"{mode} split of a bucket of {size_bytes / _MIB:.0f} MiB, {rows:,} rows: "
+        f"longest delay {max(one.delay_s for one in batches):.2f} s; "
+        f"{len(batches)} batches of {_STREAM_ROWS:,} rows: median {alone:.2f} s",
         flush=True,
     )
+    if during:
+        print(
+            f"  {len(during)} batches during the preparation, which took "
+            f"{splits[0].prepared_s:.1f} s: median {statistics.median(during):.2f} s",
+            flush=True,
+        )
 
 
 def create(folder: Path, index: str) -> lakemark.Table:
