@@ -640,7 +640,7 @@ CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
     ({}, {"target_base_path": "hdfs://n/orders"}, "--target-base-path", "not a kind of store"),
     ({"hoodie.table.precombine.field": "b"}, {}, "hoodie.table.ordering.fields", "merges by"),
     *(
-        ({name: value}, options, name, f"the option {option}")
+        ({name: value}, dict[str, str | None](options), name, f"the option {option}")
         for name, value, options, option in (
             (PAYLOAD, f"{MODELS}OverwriteWithLatestAvroPayload", {}, "--payload-class"),
             (PAYLOAD, f"{MODELS}PartialUpdateAvroPayload", {}, "--payload-class"),
