@@ -123,7 +123,7 @@ def test_changes_are_prepared_in_rounds_while_they_become_fewer(
         pipeline.batch(ts, range(20_000 if ts == 3 else 2000))
         pipeline.let_prepare()
         assert pipeline.resizes == 0
-    pipeline.batch(5, range(2000))
+    pipeline.batch(5, range(4000))  # more than in the round before, so there is no other round
     before = contents(pipeline.storage)
     pipeline.run()
     assert pipeline.resizes == 1
