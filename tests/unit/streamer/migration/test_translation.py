@@ -546,6 +546,25 @@ def test_the_port_of_zookeeper_is_explained() -> None:
     )
 
 
+#: Properties that HoodieStreamer ignores, with options that make it merge in another way.
+IGNORED: list[tuple[str, str, dict[str, str | None], str]] = [
+    (PAYLOAD, f"{MODELS}OverwriteWithLatestAvroPayload", {}, "--payload-class"),
+    (PAYLOAD, f"{MODELS}PartialUpdateAvroPayload", {}, "--payload-class"),
+    (PAYLOAD, OWN_CLASS, {}, "--payload-class"),
+    (
+        PAYLOAD,
+        f"{MODELS}DefaultHoodieRecordPayload",
+        {"merge_mode": "COMMIT_TIME_ORDERING"},
+        "--payload-class",
+    ),
+    (
+        MERGE_MODE,
+        "EVENT_TIME_ORDERING",
+        {"payload_class": f"{MODELS}OverwriteWithLatestAvroPayload"},
+        "--merge-mode",
+    ),
+]
+
 #: Properties and options that change rows and have no counterpart, with a word of the remedy.
 CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
     ({}, {"payload_class": OWN_CLASS}, "--payload-class", "write a merger in Python"),
@@ -640,24 +659,8 @@ CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
     ({}, {"target_base_path": "hdfs://n/orders"}, "--target-base-path", "not a kind of store"),
     ({"hoodie.table.precombine.field": "b"}, {}, "hoodie.table.ordering.fields", "merges by"),
     *(
-        ({name: value}, dict[str, str | None](options), name, f"the option {option}")
-        for name, value, options, option in (
-            (PAYLOAD, f"{MODELS}OverwriteWithLatestAvroPayload", {}, "--payload-class"),
-            (PAYLOAD, f"{MODELS}PartialUpdateAvroPayload", {}, "--payload-class"),
-            (PAYLOAD, OWN_CLASS, {}, "--payload-class"),
-            (
-                PAYLOAD,
-                f"{MODELS}DefaultHoodieRecordPayload",
-                {"merge_mode": "COMMIT_TIME_ORDERING"},
-                "--payload-class",
-            ),
-            (
-                MERGE_MODE,
-                "EVENT_TIME_ORDERING",
-                {"payload_class": f"{MODELS}OverwriteWithLatestAvroPayload"},
-                "--merge-mode",
-            ),
-        )
+        ({name: value}, options, name, f"the option {option}")
+        for name, value, options, option in IGNORED
     ),
 ]
 
