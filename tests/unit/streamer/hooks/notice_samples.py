@@ -43,9 +43,16 @@ def commit(number: int = 1, extra: Mapping[str, str] | None = None) -> CommitCom
     """Return the notice of a commit of 10 rows, of which 2 are deletes; 1 record is rejected."""
     instant = f"2026013106000012{number}"
     stats = (
-        WriteStat(path="eu/a.log", partition_path="eu", num_writes=6, total_write_bytes=600),
         WriteStat(
-            path="us/b.log", partition_path="us", num_writes=4, num_deletes=2, total_write_bytes=400
+            path="eu/a.log", partition_path="eu", num_writes=6, num_inserts=6, total_write_bytes=600
+        ),
+        WriteStat(
+            path="us/b.log",
+            partition_path="us",
+            num_writes=4,
+            num_update_writes=4,
+            num_deletes=2,
+            total_write_bytes=400,
         ),
     )
     audit = Audit(offsets=12, records=11, written=10, merged=0, rejected=1, skipped=1)
