@@ -141,11 +141,16 @@ def other(
 
 
 @each_lock
-def test_error_of_a_held_lock_names_its_owner(lock: TableLock, other: TableLock) -> None:
+def test_error_of_a_held_lock_names_its_owner(
+    lock: TableLock, other: TableLock, caplog: pytest.LogCaptureFixture
+) -> None:
     with lock.hold(0) as lease:
         with pytest.raises(LockTimeout) as refused:
-            other.acquire(wait_s=5)
-        assert refused.value.waited_s >= 5
+            other.acquire(wait_s=7)
+        assert refused.value.waited_s >= 7
+        told = [one for one in caplog.messages if one.startswith("waiting for lock")]
+        assert len(told) == 1
+        assert refused.value.owner in told[0]
         with pytest.raises(LeaseLost, match=refused.value.owner):
             lease.release()
             lease.check()

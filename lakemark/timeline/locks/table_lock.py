@@ -49,6 +49,9 @@ _RENEWALS = 3
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
 
+#: A wait that is longer is logged, so that a command does not seem to hang.
+_LONG_WAIT_S = 5.0
+
 #: Errors that are raised unchanged even if the lease was lost; see ``Lease.reporting_loss``.
 _VALID_WITHOUT_LEASE = (Retriable, OutcomeUnknown, Fenced, Refused, InvalidConfig)
 
@@ -255,9 +258,12 @@ class TableLock:
         """
         owner = str(uuid4())
         started_ms = self._clock.now_ms()
-        pause_s = _FIRST_PAUSE_S
+        pause_s, is_logged = _FIRST_PAUSE_S, False
         try:
             while (lease := self._try_acquire(owner, started_ms, wait_s)) is None:
+                if not is_logged and self._waited_s(started_ms) > _LONG_WAIT_S:
+                    self._log_wait(wait_s)
+                    is_logged = True
                 self._clock.sleep(pause_s * random.uniform(0.5, 1.0))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         except BaseException:
@@ -326,10 +332,25 @@ class TableLock:
             failure = error
             name = self._provider.name
             _log.warning("lock %s was not acquired, and is tried again: %s", name, error)
-        waited_s = (self._clock.now_ms() - started_ms) / 1000
+        waited_s = self._waited_s(started_ms)
         if waited_s < wait_s + self._provider.longer_wait_s:
             return None
         raise failure or LockTimeout(self._provider.name, self._provider.holder(), waited_s)
+
+    def _waited_s(self, started_ms: int) -> float:
+        return (self._clock.now_ms() - started_ms) / 1000
+
+    def _log_wait(self, wait_s: float) -> None:
+        holder = "another owner"
+        with suppress(StorageUnavailable):
+            holder = self._provider.holder()
+        _log.warning(
+            "waiting for lock %s, which %s holds, for at most %.0f s; if that process has died, "
+            "the lock becomes free when its lease expires",
+            self._provider.name,
+            holder,
+            wait_s + self._provider.longer_wait_s,
+        )
 
     def _lease_of(self, claim: Claim) -> Lease:
         """Return the lease of a claim. After a takeover, first delete all prepared content."""
