@@ -33,6 +33,7 @@ from lakemark.operations.prepared_resize import (
     check_preparable,
 )
 from lakemark.operations.table_writer import TableWriter
+from lakemark.services.clustering import PlanOutdated
 from lakemark.services.resize_plan import ResizePolicy
 from lakemark.storage.scratch import scratch_folder
 from streamer.events import Listener, ServiceCompleted
@@ -135,7 +136,8 @@ class BucketResizing:
     def _finish(self, job: _Job) -> None:
         """Publish what was prepared, unless it is useless."""
         table, url = job.writer.table, job.writer.table.location.url
-        if not job.preparation.is_current(table):
+        is_outdated = isinstance(job.error, PlanOutdated)
+        if is_outdated or not job.preparation.is_current(table):
             self._useless[url] += 1
             self._discard(job)
         elif job.error is not None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from lakemark.config.merge_settings import merge_settings
 from lakemark.errors import Unsupported
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action, State
@@ -262,7 +263,8 @@ def check_preparable(table: OpenTable) -> None:
     Raises:
         Unsupported: the table has no meta columns, so that a row without a commit time would get
             another one; or it has version 6; or logs of changed buckets would not contain all that
-            readers need.
+            readers need; or missing columns are filled from the old base files, which the new
+            buckets do not have.
     """
     reason = None
     if not table.properties.populates_meta_columns:
@@ -273,6 +275,10 @@ def check_preparable(table: OpenTable) -> None:
         )
     if reason is not None:
         message = f"table {table.location.url} {reason}; its buckets cannot be prepared"
+        raise Unsupported(message)
+    partial_update = merge_settings(table.properties).partial_update
+    if partial_update is not None:
+        message = f"table {table.location.url} merges columns one by one ({partial_update})"
         raise Unsupported(message)
     check_logs_compactable(table)
 

@@ -16,6 +16,11 @@ of Apache Hudi 1.2.0 skips blocks that are later than the last commit, delta com
 (``HoodieCompactor.compact``), so it would lose blocks with the instant of the replace commit. A
 delete is written with its ordering value, so that it still wins against an older row that arrives
 later.
+
+Merging is not associative for two kinds of changes: one of a key that a delete without an ordering
+value has removed before, and a partial row. Their result depends on the old base file, which the
+new buckets do not have. If such a change was logged since the preparation, the preparation is
+outdated, so that readers find the same rows before and after the resize.
 """
 
 from __future__ import annotations
@@ -35,13 +40,14 @@ from lakemark.errors import Refused
 from lakemark.execution.runner import Cancelled, LocalRunner
 from lakemark.index.hash_ring import HashRing
 from lakemark.merge.merge_stream import fold_changes
+from lakemark.merge.precedence import find_unconditional_deletes
 from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileGroupId, FileSlice, LogFile
 from lakemark.model.meta_columns import COMMIT_TIME, RECORD_KEY
-from lakemark.model.written_columns import all_written, own_columns
 from lakemark.read.file_group_reader import all_visible
 from lakemark.services.bucket_rewriter import BucketRewriter, RewriteTask, check_expected
+from lakemark.services.clustering import PlanOutdated
 from lakemark.services.planned_files import planned_slice
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.scratch import scratch_folder, temporary_writes
@@ -59,6 +65,9 @@ _WRITERS = 2
 
 _FLAGGED = int(ChangeKind.FLAGGED_DELETE)
 
+#: The records of delete blocks; one after a delete without an ordering value changes nothing.
+_DELETES = (int(ChangeKind.DELETE), int(ChangeKind.COMMIT_TIME_DELETE))
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedTask:
@@ -69,12 +78,14 @@ class PreparedTask:
         files: the base files of the new buckets that have rows.
         deletes: for each slice, the file with the deletes in its logs as of the first round,
             without the keys that were changed since; an Arrow IPC stream.
+        removed: the keys in the logs of the slices that a delete without an ordering value removed.
         logs: the logs of the new buckets, in the order of the rounds.
     """
 
     task: RewriteTask
     files: tuple[PreparedBaseFile, ...]
     deletes: tuple[Path, ...]
+    removed: pa.Array
     logs: tuple[PreparedLogFile, ...] = ()
 
 
@@ -103,16 +114,22 @@ class BucketPreparation:
             Cancelled: ``is_cancelled`` returned true.
             Refused, CorruptData: as for ``BucketRewriter``.
         """
-        deletes = tuple(map(self._keep_deletes, task.slices))
+        removed: list[pa.Array] = []
+        deletes = tuple(self._keep_deletes(one, removed) for one in task.slices)
         target = _local(self.context, self.folder)
         rewrite = _Cancellable(
             self.context, self.key_fields, self.log_sizes, target, self.is_cancelled
         )
         files = tuple(PreparedBaseFile(self.folder, stat) for stat in rewrite(task))
-        return PreparedTask(task, files, deletes)
+        return PreparedTask(task, files, deletes, _united(removed))
 
-    def _keep_deletes(self, file_slice: FileSlice) -> Path:
-        """Write the deletes in the logs of a slice to a file."""
+    def _keep_deletes(self, file_slice: FileSlice, removed: list[pa.Array]) -> Path:
+        """Write the deletes in the logs of a slice to a file.
+
+        Args:
+            file_slice: the slice.
+            removed: gets the keys of deletes without an ordering value.
+        """
         path = self.folder / f"{file_slice.group.file_id}.arrows"
         schema, writer = None, None
         with ExitStack() as opened, temporary_writes("the deletes of a bucket"):
@@ -122,6 +139,7 @@ class BucketPreparation:
                     writer = opened.enter_context(pa.ipc.new_stream(str(path), schema))
                 are_deletes = pc.not_equal(changes.column(CHANGE_KIND), int(ChangeKind.UPSERT))
                 writer.write_table(changes.filter(are_deletes))
+                removed.append(_removed_keys(self.context, changes))
         return path
 
     def _folded(self, file_slice: FileSlice) -> Iterator[pa.Table]:
@@ -169,12 +187,14 @@ class _Later:
         log: the log.
         deletes: the file with the deletes in the logs of the first round.
         decided: gets the keys for which such deletes were found.
+        removed: the keys that were removed so far; gets those of the log.
     """
 
     file_slice: FileSlice
     log: LogFile
     deletes: Path
     decided: list[pa.Array]
+    removed: list[pa.Array]
 
 
 @dataclass(frozen=True)
@@ -204,20 +224,24 @@ class ChangePreparation:
 
         Raises:
             Cancelled: ``is_cancelled`` returned true.
+            PlanOutdated: the result of a later change depends on the old base file.
             Refused, CorruptData: as for ``BucketRewriter``.
         """
         logs: list[PreparedLogFile] = []
         deletes: list[Path] = []
+        removed = [prepared.removed]
         for now, before, kept in zip(
             task.slices, prepared.task.slices, prepared.deletes, strict=True
         ):
             decided: list[pa.Array] = []
             for log in later_logs(now, before):
                 number = len(prepared.logs) + len(logs) + 1
-                logs += self._prepare(_Later(now, log, kept, decided), task, number)
+                logs += self._prepare(_Later(now, log, kept, decided, removed), task, number)
             path = self.folder / f"{now.group.file_id}.{len(prepared.logs)}.arrows"
             deletes.append(_without_keys(kept, decided, path))
-        return replace(prepared, task=task, deletes=tuple(deletes), logs=(*prepared.logs, *logs))
+        return PreparedTask(
+            task, prepared.files, tuple(deletes), _united(removed), (*prepared.logs, *logs)
+        )
 
     def _prepare(self, later: _Later, task: RewriteTask, number: int) -> list[PreparedLogFile]:
         """Write the changes of a log to a log of each new bucket."""
@@ -247,6 +271,8 @@ class ChangePreparation:
         for block in self.context.reader.read_changes(chosen):
             if self.is_cancelled():
                 raise Cancelled
+            later.removed.append(_removed_keys(self.context, block))
+            _check_associative(block, later.removed, later.file_slice)
             is_mixed = pc.any(pc.equal(block.column(CHANGE_KIND), _FLAGGED)).as_py()
             changes = self.context.merger.fold(block) if is_mixed else block
             yield self._with_deletes(changes, later.deletes, later.decided)
@@ -266,8 +292,8 @@ class ChangePreparation:
         touched = earlier.column(RECORD_KEY).combine_chunks()
         decided.append(touched)
         is_touched = pc.is_in(changes.column(RECORD_KEY), value_set=touched)
-        both = [_with_columns_of(earlier, changes), changes.filter(is_touched)]
-        merged = self.context.merger.fold(pa.concat_tables(both)).select(changes.column_names)
+        both = [earlier.select(changes.column_names), changes.filter(is_touched)]
+        merged = self.context.merger.fold(pa.concat_tables(both))
         return pa.concat_tables([changes.filter(pc.invert(is_touched)), merged])
 
     def _divide(self, changes: pa.Table, task: RewriteTask) -> dict[int, pa.Table]:
@@ -356,14 +382,31 @@ def has_same_buckets(ring: HashRing, other: HashRing) -> bool:
     return replace(ring, instant="") == replace(other, instant="")
 
 
-def _with_columns_of(deletes: pa.Table, changes: pa.Table) -> pa.Table:
-    """Return deletes with the columns of other changes, some of which may be partial rows."""
-    names = own_columns(changes)
-    kept = deletes.select([*names, CHANGE_KIND])
-    if WRITTEN_COLUMNS in changes.column_names:
-        written = all_written(kept.num_rows, len(names))
-        kept = kept.append_column(changes.schema.field(WRITTEN_COLUMNS), written)
-    return kept.select(changes.column_names)
+def _removed_keys(context: WriteContext, changes: pa.Table) -> pa.Array:
+    """Return the keys of deletes that win whatever the ordering value of the other record is.
+
+    In a table without ordering values there is none, because the later change always wins.
+    """
+    if context.merge.mode is MergeMode.COMMIT_TIME:
+        return pa.array([], pa.string())
+    always = find_unconditional_deletes(changes, context.merge.ordering_fields)
+    return changes.column(RECORD_KEY).filter(pa.array(always)).combine_chunks()
+
+
+def _check_associative(changes: pa.Table, removed: Sequence[pa.Array], of: FileSlice) -> None:
+    """Check that the changes give the same rows with a base file that contains earlier changes.
+
+    Raises:
+        PlanOutdated: they may give other rows.
+    """
+    kinds = changes.column(CHANGE_KIND)
+    are_deletes = pc.is_in(kinds, value_set=pa.array(_DELETES, pa.int8()))
+    later = changes.filter(pc.invert(are_deletes)).column(RECORD_KEY)
+    is_removed = pc.any(pc.is_in(later, value_set=_united(removed))).as_py()
+    if WRITTEN_COLUMNS in changes.column_names or is_removed:
+        reason = "rows of deleted keys" if is_removed else "rows with only some of the columns"
+        message = f"{of.group} was prepared before {reason} were written, which need its base file"
+        raise PlanOutdated(message)
 
 
 def _chosen(

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakemark.config.merge_settings import PartialUpdateMode
 from lakemark.config.table_properties import PROPERTIES_PATH, LoggingMode, MergeMode
 from lakemark.errors import Unsupported
 from lakemark.execution.runner import Cancelled, LocalRunner
-from lakemark.model.changes import ChangeKind
+from lakemark.model.changes import WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.model.written_columns import own_columns, pack
 from lakemark.operations.clean import clean
 from lakemark.operations.compact_logs import compact_logs
 from lakemark.operations.group_replacement import GroupReplacement
@@ -35,10 +38,12 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.resize_plan import ResizePolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.transaction.rollback import roll_back_named
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from tests.depth import examples
 from tests.rings import FIRST_BUCKETS, MERGE_ALL, SPLIT_ALL, assert_in_buckets, ring_writer
 from tests.table_services import as_of, make_plain, new_storage, since
-from tests.tables import Row, commit, contents, make, spec, writer
+from tests.tables import Row, changes, commit, contents, make, spec, writer
 
 RUNNER = LocalRunner(1)
 REGIONS = ("north", "south")
@@ -323,6 +328,42 @@ def test_the_next_writer_executes_a_plan_whose_prepared_files_are_lost(
 
 
 @each_version
+@pytest.mark.parametrize("in_round", [False, True])
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ([(ChangeKind.COMMIT_TIME_DELETE, 9)], [(ChangeKind.UPSERT, 3)]),
+        (
+            [(ChangeKind.UPSERT, 9)],
+            [(ChangeKind.COMMIT_TIME_DELETE, 9), (ChangeKind.UPSERT, 7)],
+        ),
+    ],
+)
+def test_a_late_row_after_a_delete_without_ordering_value_is_not_prepared(
+    version: FormatVersion, before: Any, later: Any, *, in_round: bool, tmp_path: Path
+) -> None:
+    """Whether such a row is visible depends on the old base file."""
+    to = written(version)
+    storage = to.table.storage
+    for kind, ts in before:
+        commit(to, some(ts, (10,), kind))
+    prepared = prepare(to, tmp_path)
+    for number, (kind, ts) in enumerate(later):
+        commit(to, some(ts, (10,), kind))
+        if in_round and number < len(later) - 1:
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            prepared = prepared.begin_round(to.table).run(folder)
+    expected = contents(storage)
+    assert publish_prepared(to.table, prepared) == []
+    assert contents(storage) == expected
+    assert to.resize_if_due(None, RUNNER), "the plan is executed without the prepared files"
+    assert contents(storage) == expected
+    assert_in_buckets(to.table)
+    assert metadata_differences(to.table) == []
+
+
+@each_version
 def test_a_published_resize_can_be_rolled_back(version: FormatVersion, tmp_path: Path) -> None:
     to = written(version)
     prepared = prepare(to, tmp_path)
@@ -343,6 +384,38 @@ def test_a_cancelled_preparation_ends_early(tmp_path: Path) -> None:
     assert preparation is not None
     with pytest.raises(Cancelled):
         preparation.run(tmp_path, lambda: True)
+
+
+def test_partial_rows_are_not_prepared(tmp_path: Path) -> None:
+    """Columns of a late partial row may be visible or not, depending on the base file."""
+    to = written()
+    prepared = prepare(to, tmp_path)
+    _commit_without_v(to, some(9, (10,)))
+    before = contents(to.table.storage)
+    assert publish_prepared(to.table, prepared) == []
+    assert to.resize_if_due(None, RUNNER), "the plan is executed without the prepared files"
+    assert contents(to.table.storage) == before
+    assert before["k10"] == (9, 510)
+
+
+def _commit_without_v(to: TableWriter, rows: list[Row]) -> None:
+    made, context = changes(rows), to.begin()
+    flags = np.array([[name != "v" for name in own_columns(made)]] * len(rows), np.bool_)
+    made = made.append_column(WRITTEN_COLUMNS, pack(flags))
+    placed = to.assigner.assign(context, made)
+    parts = divide(made, placed.numbers)
+    stats = [write_file_group(context, placed.assignment.task(at), [part]) for at, part in parts]
+    to.commit([stat for stat in stats if stat is not None], {})
+
+
+def test_tables_that_merge_columns_one_by_one_are_refused() -> None:
+    storage = new_storage()
+    merged = replace(spec(), partial_update=PartialUpdateMode.IGNORE_DEFAULTS)
+    storage.create(PROPERTIES_PATH, merged.to_properties().to_bytes())
+    to = ring_writer(storage)
+    commit(to, some(1, range(10)))
+    with pytest.raises(Unsupported, match="columns one by one"):
+        begin_preparation(to.table, SPLIT_ALL)
 
 
 def test_tables_whose_logs_cannot_be_merged_are_refused() -> None:

@@ -13,6 +13,7 @@ import pytest
 from lakemark.errors import CorruptData
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
+from lakemark.model.changes import ChangeKind
 from lakemark.operations.prepared_resize import PreparedResize, ResizePreparation
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage.scratch import scratch_folder
@@ -222,3 +223,20 @@ def test_only_continuous_runs_prepare(
 ) -> None:
     pipeline = config(tmp_path, {"index": "consistent_hashing"}, **sections)
     assert _policies(pipeline).prepares_resizes is prepares
+
+
+def test_a_round_that_finds_a_row_of_a_deleted_key_makes_the_preparation_useless(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamer.bucket_resizing._FEW_BYTES", 0)
+    pipeline.let_prepare()
+    commit(pipeline.writer, [Row("k1", kind=ChangeKind.COMMIT_TIME_DELETE)])
+    pipeline.batch(3)
+    pipeline.let_prepare()
+    before = contents(pipeline.storage)
+    pipeline.run()
+    assert not pipeline.resizing.is_preparing(pipeline.writer)
+    assert pipeline.resizing._useless.total() == 1
+    assert not any(isinstance(one, ServiceFailed) for one in pipeline.events)
+    assert contents(pipeline.storage) == before
+    assert pipeline.resizes == 0
