@@ -44,6 +44,7 @@ from lakemark.services.bucket_preparation import (
     ChangePreparation,
     PreparedRewriter,
     PreparedTask,
+    check_files,
     has_same_buckets,
     is_continued,
     is_same_but_instant,
@@ -188,6 +189,16 @@ class PreparedResize:
         )
         return ResizeRound(preparation, self.prepared)
 
+    def plan_now(self, table: OpenTable) -> ClusteringPlan:
+        """Return the plan for the buckets as they are now.
+
+        Raises:
+            PlanOutdated: see ``ResizePreparation.plan_now``; or prepared files are missing.
+        """
+        for task in self.prepared:
+            check_files(task)
+        return self.preparation.plan_now(table)
+
     def check(self, table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[RewriteTask]:
         """Compare a plan with the table; a ``CheckPlan`` that executes with the prepared files.
 
@@ -288,8 +299,8 @@ def publish_prepared(
 ) -> list[tuple[Instant, CommitMetadata]]:
     """Request a resize and execute it with its prepared files.
 
-    The result is empty if the resize is outdated, while a write is pending, or if the resize
-    conflicts with other writers.
+    The result is empty if the resize is outdated, if prepared files are missing, while a write is
+    pending, or if the resize conflicts with other writers.
 
     Args:
         table: the open table.
@@ -303,7 +314,7 @@ def publish_prepared(
     request = partial(
         GroupReplacement.request,
         table,
-        partial(preparation.plan_now, table),
+        partial(prepared.plan_now, table),
         prepared.check,
         preparation.context.merge.merger_class,
     )

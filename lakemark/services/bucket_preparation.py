@@ -357,6 +357,20 @@ class PreparedRewriter:
         return file.publish(self.context)
 
 
+def check_files(prepared: PreparedTask) -> None:
+    """Check that the prepared files still exist; programs may clean up temporary folders.
+
+    Raises:
+        PlanOutdated: a file is missing, or has another size.
+    """
+    files: list[PreparedBaseFile | PreparedLogFile] = [*prepared.files, *prepared.logs]
+    for file in files:
+        path = file.folder / (file.stat.path or "")
+        if not path.exists() or path.stat().st_size != file.stat.file_size_in_bytes:
+            message = f"the prepared file {path} was removed or changed by another program"
+            raise PlanOutdated(message)
+
+
 def later_logs(now: FileSlice, before: FileSlice) -> tuple[LogFile, ...]:
     """Return the logs that were added to a slice, of which the first logs are still the same."""
     return now.logs[len(before.logs) :]

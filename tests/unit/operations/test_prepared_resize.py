@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -384,6 +384,22 @@ def test_a_cancelled_preparation_ends_early(tmp_path: Path) -> None:
     assert preparation is not None
     with pytest.raises(Cancelled):
         preparation.run(tmp_path, lambda: True)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
+@pytest.mark.parametrize("suffix", [".parquet", ".log.1_*"])
+def test_nothing_is_published_if_a_prepared_file_is_lost(
+    damage: Callable[[Path], object], suffix: str, tmp_path: Path
+) -> None:
+    to = written()
+    prepared = prepare(to, tmp_path)
+    commit(to, some(8, range(50)))
+    prepared = prepared.begin_round(to.table).run(tmp_path)
+    before, instants = contents(to.table.storage), to.table.store.load().instants
+    damage(next(path for path in tmp_path.rglob(f"*{suffix}") if path.stat().st_size))
+    assert publish_prepared(to.table, prepared) == []
+    assert to.table.store.load().instants == instants
+    assert contents(to.table.storage) == before
 
 
 def test_partial_rows_are_not_prepared(tmp_path: Path) -> None:
