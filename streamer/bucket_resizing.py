@@ -241,7 +241,11 @@ class _Job:
     def _start(self, work: ResizePreparation | ResizeRound) -> threading.Thread:
         name = "bucket-preparation"
         thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the process may start no further thread
+            _SLOT.release()
+            raise
         return thread
 
     def _run(self, work: ResizePreparation | ResizeRound) -> None:
