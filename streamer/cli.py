@@ -40,6 +40,7 @@ QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
+_PIPELINES = "a pipeline file (YAML): a path or a URL; or a folder of pipeline files"
 _LARGEST_PORT = 65_535
 
 #: Python packages that only the optional dependency ``streamer`` installs.
@@ -96,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
             "run", parents=[debug], passed_on="job", help="stream a Kafka topic into a table"
         )
     )
-    _add_validate(commands.add_parser("validate", parents=[debug], help="check a pipeline file"))
+    _add_validate(commands.add_parser("validate", parents=[debug], help="check pipeline files"))
     _add_migrate(
         commands.add_parser(
             "migrate",
@@ -210,7 +211,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "pipelines",
         metavar="PIPELINE",
         nargs="*",
-        help="a pipeline file (YAML): a path or a URL; or a folder of pipeline files",
+        help=_PIPELINES,
     )
     _add_overrides(run)
     text = (
@@ -261,11 +262,13 @@ def _add_event_output(run: argparse.ArgumentParser) -> None:
 
 def _add_validate(validate: argparse.ArgumentParser) -> None:
     validate.description = (
-        "Checks a pipeline file, imports its merger, and prints all settings, including defaults; "
+        "Checks pipeline files, imports their mergers, and prints all settings, also defaults; "
         "secrets are masked. Connects to no broker, object store or schema registry. Lists the "
-        "checks that it does not make; lakemark doctor makes them."
+        "checks that it does not make; lakemark doctor makes them. Several files are also checked "
+        "together, as lakemark run would run them in one process."
     )
-    _add_pipeline(validate)
+    validate.add_argument("pipelines", metavar="PIPELINE", nargs="+", help=_PIPELINES)
+    _add_overrides(validate)
 
 
 def _add_migrate(migrate: argparse.ArgumentParser) -> None:

@@ -32,7 +32,8 @@ Batches = Iterable[pa.RecordBatch]
 #: Values by name. All rows of a grid have the same names.
 Row = Mapping[str, object]
 
-_ABSENT = "none"
+#: What a grid of facts shows for a fact that is absent, and one of rows for a null.
+_ABSENT, _NULL = "none", "NULL"
 _GAP = "  "
 _MAX_CELL_LENGTH = 60
 
@@ -109,11 +110,10 @@ def json_texts(batch: pa.RecordBatch) -> Iterator[str]:
 
 
 def print_rows(batches: Batches, console: Console) -> int:
-    """Print rows as a grid, with long values shortened; return the number of rows."""
+    """Print rows of a table as a grid, with long values shortened; return the number of rows."""
     rows = [row for batch in batches for row in python_rows(batch)]
-    print_grid(
-        [{name: screen_value(value) for name, value in row.items()} for row in rows], console
-    )
+    shown = [{name: screen_value(value) for name, value in row.items()} for row in rows]
+    print_grid(shown, console, text_of=_text_of_value)
     return len(rows)
 
 
@@ -131,18 +131,46 @@ def first_rows(batches: Batches, limit: int | None) -> Iterator[pa.RecordBatch]:
             return
 
 
-def print_grid(rows: Sequence[Row], console: Console, if_empty: str = "no rows") -> None:
-    """Print rows as a grid, with numbers aligned right; if there are none, print ``if_empty``."""
+def _text_of_fact(value: object) -> str:
+    if value is None or value in ("", [], {}):
+        return _ABSENT
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {text}" for name, text in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _text_of_value(value: object) -> str:
+    """Return a value of a row, where a null, an empty text and the text ``none`` must differ."""
+    return _NULL if value is None else str(value)
+
+
+def print_grid(
+    rows: Sequence[Row],
+    console: Console,
+    if_empty: str = "no rows",
+    *,
+    text_of: Callable[[object], str] = _text_of_fact,
+) -> None:
+    """Print rows as a grid, with numbers aligned right.
+
+    Args:
+        rows: the rows.
+        console: the screen.
+        if_empty: what is printed if there are no rows.
+        text_of: returns the text of a value; by default, values are facts, which may be absent.
+    """
     from rich.cells import cell_len
     from rich.text import Text
 
     if not rows:
         console.print(Text(if_empty), soft_wrap=True)
         return
-    texts = {name: [_text(row[name]) for row in rows] for name in rows[0]}
+    texts = {name: [text_of(row[name]) for row in rows] for name in rows[0]}
     widths = {name: max(map(cell_len, (name, *column))) for name, column in texts.items()}
     if console.is_terminal and sum(widths.values()) + len(_GAP) * len(widths) > console.width:
-        _print_expanded(rows, console)
+        _print_expanded(rows, console, text_of)
         return
     aligned = [_align(name, texts[name], widths[name], _is_number(rows, name)) for name in texts]
     for number, line in enumerate(zip(*aligned, strict=True)):
@@ -150,20 +178,24 @@ def print_grid(rows: Sequence[Row], console: Console, if_empty: str = "no rows")
         console.print(Text(_GAP.join(line).rstrip(), style), soft_wrap=True)
 
 
-def print_facts(facts: Row, console: Console) -> None:
-    """Print names and values, one pair per line."""
+def print_facts(
+    facts: Row, console: Console, text_of: Callable[[object], str] = _text_of_fact
+) -> None:
+    """Print names and values, one pair per line; see ``print_grid``."""
     from rich.text import Text
 
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
-        line = Text.assemble((name.ljust(width), "bold"), _GAP, _text(value))
+        line = Text.assemble((name.ljust(width), "bold"), _GAP, text_of(value))
         console.print(line, soft_wrap=True)
 
 
-def _print_expanded(rows: Sequence[Row], console: Console) -> None:
+def _print_expanded(
+    rows: Sequence[Row], console: Console, text_of: Callable[[object], str]
+) -> None:
     for number, row in enumerate(rows, 1):
         console.rule(f"[dim]{number}", align="left", style="dim")
-        print_facts(row, console)
+        print_facts(row, console, text_of)
 
 
 def _align(name: str, column: Sequence[str], width: int, to_right: bool) -> list[str]:
@@ -179,16 +211,6 @@ def _is_number(rows: Sequence[Row], name: str) -> bool:
     return bool(values) and all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in values
     )
-
-
-def _text(value: object) -> str:
-    if value is None or value in ("", [], {}):
-        return _ABSENT
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {text}" for name, text in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)
 
 
 def _write_parquet(batches: Batches, schema: pa.Schema, path: Path) -> int:
@@ -284,10 +306,12 @@ def _plain(value: object) -> str:
 
 
 def screen_value(value: object) -> object:
-    """Return a value for the screen: numbers unchanged, other values as one short text.
+    """Return a value for the screen: null and numbers unchanged, other values as one short text.
 
     Control characters are escaped, because they would move the cursor of a terminal.
     """
+    if isinstance(value, bool):
+        return str(value).lower()
     if value is None or isinstance(value, int | float):
         return value
     text = _CONTROL.sub(_escaped, _cell_text(value))

@@ -1,15 +1,19 @@
-"""``lakemark validate``: checks a pipeline file and prints all its settings, with defaults."""
+"""``lakemark validate``: checks pipeline files and prints all their settings, with defaults."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lakemark.storage.trial_folders import TrialFolders
 from streamer.checks.doctor import doctor_checks, local_checks
 from streamer.checks.start import check_locally
-from streamer.config.column_roles import partition_problems, timestamp_partition_problems
+from streamer.config.column_roles import (
+    partition_problems,
+    statistics_problems,
+    timestamp_partition_problems,
+)
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import load, load_tree
@@ -18,6 +22,8 @@ from streamer.config.render import render_yaml
 from streamer.config.routed_tree import chosen_value, has_route
 from streamer.config.secrets import build_redactor
 from streamer.config.snapshot import snapshot_warnings
+from streamer.job.files import find_files
+from streamer.job.plan import plan_job
 from streamer.routing.template import RouteTemplate
 
 _CHECKED_WITH_SPARK = (
@@ -27,14 +33,29 @@ _CHECKED_WITH_SPARK = (
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the complete pipeline with masked secrets, and list the checks.
+    """Print the complete pipelines with masked secrets, and list the checks.
 
     Raises:
-        ConfigError: the file is not valid, or a secret cannot be found on this machine.
+        ConfigError: a file is not valid, the files cannot run in one process, or a secret cannot be
+            found on this machine.
         InvalidConfig: the merger cannot be imported, or is not a merger.
     """
-    config = _load(arguments)
-    arguments.redacted = build_redactor(config)
+    files = find_files(arguments.pipelines)
+    if len(files) == 1:
+        config = _load(files[0], arguments.overrides)
+        arguments.redacted = build_redactor(config)
+        _show(config, arguments)
+        return 0
+    plan = plan_job(files, arguments.overrides)
+    arguments.redacted = plan.redactor()
+    for config in (*plan.configs, *(one.sample for one in plan.templates)):
+        sys.stdout.write(f"--- # {config.name}\n")
+        sys.stderr.write(f"{config.name}\n")
+        _show(config, arguments)
+    return 0
+
+
+def _show(config: PipelineConfig, arguments: argparse.Namespace) -> None:
     problems = config.unresolved()
     if problems:
         raise ConfigError(problems)
@@ -44,17 +65,16 @@ def execute(arguments: argparse.Namespace) -> int:
         checked.append("the records of the snapshot, with the same settings")
     sys.stdout.write(render_yaml(config))
     sys.stderr.write(arguments.redacted("".join(_summary(config, checked))))
-    return 0
 
 
-def _load(arguments: argparse.Namespace) -> PipelineConfig:
+def _load(file: str, overrides: Sequence[str]) -> PipelineConfig:
     """Load the pipeline; of a file with a route, that of all tables, unless one was chosen."""
-    tree = load_tree(arguments.pipeline, arguments.overrides)
+    tree = load_tree(file, overrides)
     if has_route(tree) and chosen_value(tree) is None:
         template = RouteTemplate.of(tree)
         template.route_of_records()
         return template.shown
-    return load(arguments.pipeline, arguments.overrides)
+    return load(file, overrides)
 
 
 def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
@@ -89,4 +109,5 @@ def _problems_of_a_new_table(config: PipelineConfig) -> list[Problem]:
     problems = list(partition_problems(config.table, columns))
     if columns is not None:
         problems += timestamp_partition_problems(columns, config.table)
+        problems += statistics_problems(columns, config.table)
     return problems

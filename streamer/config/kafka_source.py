@@ -60,6 +60,13 @@ def _header_names(given: Mapping[str, str]) -> Mapping[str, str]:
     return given
 
 
+def _one_text(given: object) -> object:
+    if isinstance(given, list):
+        message = "expected one text with all brokers, as host:port,host:port, and not a list"
+        raise (SecretGiven if "@" in str(given) else ValueError)(message)
+    return given
+
+
 def _one_topic(given: object) -> object:
     if isinstance(given, str) and any(mark in given for mark in ",*|"):
         message = (
@@ -172,7 +179,9 @@ class KafkaSourceConfig(AnySource):
     kind: Literal["kafka"] = "kafka"
     """The kind of source."""
 
-    bootstrap_servers: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
+    bootstrap_servers: Annotated[
+        str, Field(min_length=1), BeforeValidator(_one_text), AfterValidator(_bootstrap)
+    ]
     """The Kafka brokers to connect to first: ``host:port,host:port``. A user or password is refused
     here, because credentials belong in ``consumer`` (``sasl.jaas.config``)."""
 

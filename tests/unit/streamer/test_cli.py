@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lakemark.storage import StorageLocation, open_storage
 from streamer.cli import FAILED, INTERRUPTED, MISUSED, OK, main, parser
@@ -150,6 +151,26 @@ def test_validate_lists_what_was_checked_and_what_was_not(
         "memory for a batch",
     ]
     assert "  whether records of the topic become rows\n" in with_spark
+
+
+def test_validate_checks_several_files_together(
+    pipeline: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "several"
+    folder.mkdir()
+    for name in ("first", "second"):
+        settings = yaml.safe_load(Path(pipeline).read_text())
+        settings["table"]["path"] = f"/lake/{name}"
+        settings["source"]["topic"] = name
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(settings))
+    assert main(["validate", str(folder)]) == OK
+    shown = capsys.readouterr()
+    tables = [one["table"]["path"] for one in yaml.safe_load_all(shown.out)]
+    assert tables == ["/lake/first", "/lake/second"]
+    assert shown.err.count("not checked here; lakemark doctor checks:") == 2
+    (folder / "third.yaml").write_text((folder / "second.yaml").read_text())
+    assert main(["validate", str(folder)]) == MISUSED
+    assert "third.yaml" in capsys.readouterr().err
 
 
 def test_validate_warns_of_partitions_by_a_timestamp(

@@ -151,7 +151,21 @@ def test_rows_on_the_screen_show_brackets_and_nulls() -> None:
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "b [x]" in shown
-    assert "none" in shown
+    assert "NULL" in shown
+
+
+def test_null_empty_text_and_none_differ_on_the_screen() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    rows = pa.table({"a": [None, "", "none"], "n": [1, None, 3], "is": [True, False, None]})
+    print_rows(rows.to_batches(), console)
+    assert isinstance(console.file, io.StringIO)
+    shown = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    assert shown == [
+        "a        n  is",
+        "NULL     1  true",
+        "      NULL  false",
+        "none     3  NULL",
+    ]
 
 
 def test_numbers_that_json_has_no_word_for_are_texts() -> None:

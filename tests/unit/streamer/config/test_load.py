@@ -358,6 +358,18 @@ def test_brokers_are_named_with_their_ports(file: Path, given: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"), [("[a:1, b:2]", "['a:1', 'b:2']"), ("['user:geheim@host:9092']", "***")]
+)
+def test_list_of_brokers_is_refused_with_the_form_to_use(
+    file: Path, given: str, shown: str
+) -> None:
+    assert problems(file, SMALLEST, f"source.bootstrap_servers={given}") == [
+        f"source.bootstrap_servers: {shown}: expected one text with all brokers, as "
+        "host:port,host:port, and not a list"
+    ]
+
+
 @pytest.mark.parametrize("given", ["orders,payments", "orders.*", "orders|payments"])
 def test_list_or_pattern_of_topics_is_refused_with_the_reason(file: Path, given: str) -> None:
     assert problems(file, SMALLEST, f"source.topic='{given}'") == [
