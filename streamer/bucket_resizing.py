@@ -30,7 +30,6 @@ from lakemark.operations.prepared_resize import (
     PreparedResize,
     ResizePreparation,
     ResizeRound,
-    check_preparable,
 )
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.clustering import PlanOutdated
@@ -125,12 +124,15 @@ class BucketResizing:
         url = writer.table.location.url
         if self._monotonic_s() < self._paused_until.get(url, 0.0):
             return
-        if self._useless[url] >= _MAX_ATTEMPTS or not _is_preparable(writer):
+        try:
+            is_useless = self._useless[url] >= _MAX_ATTEMPTS
+            preparation = None if is_useless else writer.begin_resize_preparation(policy)
+        except Unsupported:
+            is_useless, preparation = True, None
+        if is_useless:
             self._useless.pop(url, None)
             self._resize(writer, policy)
-            return
-        preparation = writer.begin_resize_preparation(policy)
-        if preparation is not None and _SLOT.acquire(blocking=False):
+        elif preparation is not None and _SLOT.acquire(blocking=False):
             self._job = _Job(writer, preparation)
 
     def _finish(self, job: _Job) -> None:
@@ -264,14 +266,6 @@ class _Job:
         folder = self._folder / str(self._rounds)
         folder.mkdir()
         return folder
-
-
-def _is_preparable(writer: TableWriter) -> bool:
-    try:
-        check_preparable(writer.table)
-    except Unsupported:
-        return False
-    return True
 
 
 def _summary(instant: Instant, metadata: CommitMetadata) -> str:

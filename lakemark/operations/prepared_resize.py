@@ -250,9 +250,9 @@ def begin_preparation(
         merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
 
     Raises:
-        Unsupported: see ``check_resizable`` and ``check_preparable``.
+        Unsupported: see ``check_resizable``; or the buckets of the table cannot be prepared.
     """
-    check_preparable(table)
+    _check_preparable(table)
     plan = None if table.store.pending_writes(table.timeline) else plan_buckets(table, policy)
     if plan is None:
         return None
@@ -268,7 +268,7 @@ def begin_preparation(
     )
 
 
-def check_preparable(table: OpenTable) -> None:
+def _check_preparable(table: OpenTable) -> None:
     """Check that a resize of the table's buckets may write changes to logs.
 
     Raises:
@@ -277,19 +277,17 @@ def check_preparable(table: OpenTable) -> None:
             readers need; or missing columns are filled from the old base files, which the new
             buckets do not have.
     """
-    reason = None
+    reason, partial_update = None, merge_settings(table.properties).partial_update
     if not table.properties.populates_meta_columns:
         reason = "has no meta columns"
     elif table.version.logs_name_their_slice:
         reason = (
             "has an old version, in which a rollback finds logs by the instants of their blocks"
         )
+    elif partial_update is not None:
+        reason = f"merges columns one by one ({partial_update})"
     if reason is not None:
         message = f"table {table.location.url} {reason}; its buckets cannot be prepared"
-        raise Unsupported(message)
-    partial_update = merge_settings(table.properties).partial_update
-    if partial_update is not None:
-        message = f"table {table.location.url} merges columns one by one ({partial_update})"
         raise Unsupported(message)
     check_logs_compactable(table)
 

@@ -90,14 +90,14 @@ class PreparedTask:
 
 
 @dataclass(frozen=True)
-class BucketPreparation:
-    """Encodes the base files of a resize that has not been requested yet.
+class _Preparation:
+    """Encodes files of a resize that has not been requested yet.
 
     Attributes:
         context: the write context of a resize as of now.
         key_fields: as in ``BucketRewriter``.
         log_sizes: see ``recorded_log_sizes``.
-        folder: the folder for the files.
+        folder: the folder for the files; another one may have those of earlier rounds.
         is_cancelled: returns whether to stop.
     """
 
@@ -105,7 +105,11 @@ class BucketPreparation:
     key_fields: tuple[str, ...]
     log_sizes: Mapping[str, int]
     folder: Path
-    is_cancelled: Callable[[], bool]
+    is_cancelled: Callable[[], bool] = field(default=lambda: False)
+
+
+class BucketPreparation(_Preparation):
+    """Encodes the base files."""
 
     def __call__(self, task: RewriteTask) -> PreparedTask:
         """Write the files of one group.
@@ -197,23 +201,8 @@ class _Later:
     removed: list[pa.Array]
 
 
-@dataclass(frozen=True)
-class ChangePreparation:
-    """Encodes the changes that were logged after a preparation, or after its last round.
-
-    Attributes:
-        context: the write context of a resize as of now.
-        key_fields: as in ``BucketRewriter``.
-        log_sizes: see ``recorded_log_sizes``.
-        folder: the folder for the files; another one may have those of earlier rounds.
-        is_cancelled: returns whether to stop.
-    """
-
-    context: WriteContext
-    key_fields: tuple[str, ...]
-    log_sizes: Mapping[str, int]
-    folder: Path
-    is_cancelled: Callable[[], bool] = field(default=lambda: False)
+class ChangePreparation(_Preparation):
+    """Encodes the changes that were logged after a preparation, or after its last round."""
 
     def __call__(self, prepared: PreparedTask, task: RewriteTask) -> PreparedTask:
         """Write a log of each new bucket with changes.
@@ -363,9 +352,8 @@ def check_files(prepared: PreparedTask) -> None:
     Raises:
         PlanOutdated: a file is missing, or has another size.
     """
-    files: list[PreparedBaseFile | PreparedLogFile] = [*prepared.files, *prepared.logs]
-    for file in files:
-        path = file.folder / (file.stat.path or "")
+    for file in (*prepared.files, *prepared.logs):
+        path = file.path
         if not path.exists() or path.stat().st_size != file.stat.file_size_in_bytes:
             message = f"the prepared file {path} was removed or changed by another program"
             raise PlanOutdated(message)

@@ -8,15 +8,15 @@ value in this column. The copy has the bytes of a file that was written for the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import BaseFileName, write_token
-from lakemark.model.file_slice import FileGroupId, join
+from lakemark.model.file_slice import join
 from lakemark.model.meta_columns import FILE_NAME
 from lakemark.storage.storage import StreamingFile
 from lakemark.write.markers import create_marker
 from lakemark.write.partitioner import task_number
+from lakemark.write.prepared_file import PreparedFile
 from lakemark.write.replaced_column import replace_column
 from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import close_file
@@ -26,21 +26,8 @@ NO_INSTANT = "99991231235959999"
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedBaseFile:
-    """A base file in a folder on this machine's disk.
-
-    Attributes:
-        folder: the folder.
-        stat: the write stat, with the path of the file below the folder.
-    """
-
-    folder: Path
-    stat: WriteStat
-
-    @property
-    def group(self) -> FileGroupId:
-        """The file group of the file."""
-        return FileGroupId(self.stat.partition_path or "", self.stat.file_id)
+class PreparedBaseFile(PreparedFile):
+    """A base file in a folder on this machine's disk."""
 
     def publish(self, context: WriteContext) -> WriteStat:
         """Copy the file to the table, under its final name, and return its write stat.
@@ -64,7 +51,7 @@ class PreparedBaseFile:
             file.abort()
 
     def _copy(self, context: WriteContext, file: StreamingFile, path: str, name: str) -> WriteStat:
-        with open(self.folder / (self.stat.path or ""), "rb") as source:
+        with open(self.path, "rb") as source:
             field = context.schema.field(FILE_NAME)
             size = replace_column(source, file.write, field, name, context.base_files)
         size_bytes, ranges = close_file(file), self.stat.column_ranges

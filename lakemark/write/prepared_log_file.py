@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.commit_metadata import WriteStat
@@ -19,6 +18,7 @@ from lakemark.storage.storage import StreamingFile
 from lakemark.write.markers import create_marker
 from lakemark.write.new_log_file import NewLogFile
 from lakemark.write.partitioner import task_number
+from lakemark.write.prepared_file import PreparedFile
 from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import close_file
 
@@ -26,25 +26,12 @@ _COPIED_AT_ONCE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedLogFile:
-    """A log in a folder on this machine's disk.
-
-    Attributes:
-        folder: the folder.
-        stat: the write stat, with the path of the log below the folder.
-    """
-
-    folder: Path
-    stat: WriteStat
-
-    @property
-    def group(self) -> FileGroupId:
-        """The file group of the log."""
-        return FileGroupId(self.stat.partition_path or "", self.stat.file_id)
+class PreparedLogFile(PreparedFile):
+    """A log in a folder on this machine's disk."""
 
     def copy(self, target: StreamingFile) -> None:
         """Append the blocks to a log."""
-        with open(self.folder / (self.stat.path or ""), "rb") as source:
+        with open(self.path, "rb") as source:
             while data := source.read(_COPIED_AT_ONCE_BYTES):
                 target.write(data)
 

@@ -14,11 +14,7 @@ from lakemark.storage import StorageLocation, canonical_url, open_storage
 from lakemark.storage.open_storage import RETRY_TIMEOUT_S
 from lakemark.storage.probe import check_conditional_puts
 from streamer.checks.check import Check, Finding
-from streamer.config.column_roles import (
-    partition_problems,
-    statistics_problems,
-    timestamp_partition_problems,
-)
+from streamer.config.column_roles import new_column_problems, partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
 from streamer.table_setup import (
@@ -110,8 +106,7 @@ def check_rows(config: PipelineConfig) -> OpenTable | None:
     columns = config.row_columns()
     problems = list(partition_problems(config.table, columns)) if table is None else []
     if columns is not None and (table is None or table.schema is None):
-        problems += timestamp_partition_problems(columns, config.table)
-        problems += statistics_problems(columns, config.table)
+        problems += new_column_problems(columns, config.table)
     if problems:
         raise ConfigError(problems)
     return table

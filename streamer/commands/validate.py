@@ -9,11 +9,7 @@ from collections.abc import Iterator, Sequence
 from lakemark.storage.trial_folders import TrialFolders
 from streamer.checks.doctor import doctor_checks, local_checks
 from streamer.checks.start import check_locally
-from streamer.config.column_roles import (
-    partition_problems,
-    statistics_problems,
-    timestamp_partition_problems,
-)
+from streamer.config.column_roles import new_column_problems, partition_problems
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import load, load_tree
@@ -108,6 +104,5 @@ def _problems_of_a_new_table(config: PipelineConfig) -> list[Problem]:
     columns = config.row_columns()
     problems = list(partition_problems(config.table, columns))
     if columns is not None:
-        problems += timestamp_partition_problems(columns, config.table)
-        problems += statistics_problems(columns, config.table)
+        problems += new_column_problems(columns, config.table)
     return problems

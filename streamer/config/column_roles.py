@@ -99,6 +99,17 @@ def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iter
         yield Problem("table.partition_by", text)
 
 
+def new_column_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
+    """Yield problems of the types of a new table's columns.
+
+    Args:
+        columns: the columns of the rows.
+        table: the table's settings.
+    """
+    yield from timestamp_partition_problems(columns, table)
+    yield from statistics_problems(columns, table)
+
+
 def statistics_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
     """Yield a problem if a column in ``table.statistics_columns`` cannot have statistics.
 

@@ -227,9 +227,9 @@ class TableConfig(Section):
     statistics_columns: Columns | None = None
     """The columns of a new table with statistics, by which queries skip files. The fewer they are,
     the cheaper is a commit. The record key and the partition path always have statistics. An
-    existing table keeps its columns, and ``lakemark table index statistics`` changes them. Default:
-    the first 32 columns that can have statistics. See [Columns with
-    statistics](indexes.md#columns-with-statistics)."""
+    existing table keeps its columns, so the pipeline does not start if it has others; ``lakemark
+    table index statistics`` changes them. Default: the first 32 columns that can have statistics.
+    See [Columns with statistics](indexes.md#columns-with-statistics)."""
 
     drop_metadata_table: bool = False
     """Whether the metadata table of an existing table may be rebuilt without its indexes. lakemark
