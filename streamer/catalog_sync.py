@@ -22,7 +22,9 @@ from lakemark.errors import SnapshotChanged
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable, open_table
+from streamer.config.catalogs import CatalogConfig
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.table import TableConfig
 from streamer.events import Listener, ServiceCompleted
 from streamer.service_guard import ServiceFailures
 
@@ -201,18 +203,23 @@ def sync_targets(config: PipelineConfig) -> list[SyncTarget]:
         ConfigError: a value cannot be found.
         InvalidConfig: the library of a catalog is not installed.
     """
-    for one in config.catalogs:
-        check_installed(one.kind)
-    table = config.table
-    return [
-        SyncTarget(
-            one.kind,
-            one.database,
-            one.resolved_options(),
-            one.registration(table.path, table.name),
-        )
-        for one in config.catalogs
-    ]
+    return [sync_target(config.table, one) for one in config.catalogs]
+
+
+def sync_target(table: TableConfig, catalog: CatalogConfig) -> SyncTarget:
+    """Return one catalog of a pipeline, whose library is installed.
+
+    Raises:
+        ConfigError: a value cannot be found.
+        InvalidConfig: the library of the catalog is not installed.
+    """
+    check_installed(catalog.kind)
+    return SyncTarget(
+        catalog.kind,
+        catalog.database,
+        catalog.resolved_options(),
+        catalog.registration(table.path, table.name),
+    )
 
 
 def catalog_syncs(config: PipelineConfig, table: OpenTable, listener: Listener) -> CatalogSyncs:
@@ -237,7 +244,13 @@ def label(target: SyncTarget) -> str:
 
 def describe(plan: SyncPlan, target: SyncTarget) -> str:
     """Return what a sync has changed, except the time of the newest commit; "" if nothing."""
+    changes = describe_changes(plan)
+    return f"{label(target)}: {'; '.join(changes)}" if changes else ""
+
+
+def describe_changes(plan: SyncPlan) -> list[str]:
+    """Return a text for each change of a sync, except the time of the newest commit."""
     changes = ["create the database"] if plan.creates_database else []
     for one in plan.tables:
         changes += [f"{one.table.name}: {text}" for text in one.describe()]
-    return f"{label(target)}: {'; '.join(changes)}" if changes else ""
+    return changes

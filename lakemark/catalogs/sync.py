@@ -21,6 +21,7 @@ from lakemark.catalogs.partition_values import PartitionValues
 from lakemark.catalogs.sync_plan import (
     PartitionChanges,
     TableChanges,
+    check_location,
     check_registered,
     plan_partitions,
     plan_table,
@@ -30,6 +31,7 @@ from lakemark.catalogs.table_definition import (
     LAST_COMPLETION,
     Registration,
     define_tables,
+    table_names,
 )
 from lakemark.operations.open_table import OpenTable
 
@@ -105,15 +107,45 @@ def _compare(
     values = PartitionValues.of(table.properties)
     is_merge_on_read = table.properties.is_merge_on_read
     wanted = define_tables(registration, schema, values, is_merge_on_read=is_merge_on_read)
-    has_database = catalog.has_database()
-    if not has_database and not registration.creates_database:
-        message = f"{catalog.name} does not exist; create the database in the catalog"
-        raise CatalogRefused(message)
+    has_database = _find_database(catalog, registration)
     compared = _Comparison(table, catalog, registration, values, compares_all)
     return SyncPlan(
         not has_database,
         tuple(compared.plan(one, exists=has_database) for one in wanted),
     )
+
+
+def check_new_table(
+    catalog: Catalog, registration: Registration, *, is_merge_on_read: bool
+) -> bool:
+    """Check that a catalog can have a table that does not exist yet; return if it has the database.
+
+    Raises:
+        CatalogUnavailable: the catalog does not answer.
+        CatalogRefused: it has another table of this name, or must not create its database.
+    """
+    has_database = _find_database(catalog, registration)
+    if has_database:
+        for name in table_names(registration, is_merge_on_read=is_merge_on_read):
+            registered = catalog.find_table(name)
+            if registered is not None:
+                check_location(registration.location, registered, catalog.name)
+    return has_database
+
+
+def _find_database(catalog: Catalog, registration: Registration) -> bool:
+    """Return whether the catalog has its database.
+
+    Raises:
+        CatalogUnavailable: the catalog does not answer.
+        CatalogRefused: it has not, and must not create the database.
+    """
+    if catalog.has_database():
+        return True
+    if not registration.creates_database:
+        message = f"{catalog.name} does not exist; create the database in the catalog"
+        raise CatalogRefused(message)
+    return False
 
 
 def execute_sync(catalog: Catalog, plan: SyncPlan) -> None:

@@ -83,13 +83,8 @@ def check_registered(wanted: CatalogTable, registered: CatalogTable, catalog: st
         CatalogRefused: it is another table, or its partition columns differ, which no catalog can
             change.
     """
+    check_location(wanted.location, registered, catalog)
     named = f"table {wanted.name} of {catalog}"
-    if not _same_location(wanted.location, registered.location):
-        message = (
-            f"{named} is at {registered.location}, but this table is at {wanted.location}; choose "
-            "another name, or drop the table in the catalog if it is no longer needed"
-        )
-        raise CatalogRefused(message)
     if registered.input_format not in INPUT_FORMATS and not _is_of_spark(registered):
         message = (
             f"{named} is not a table of Apache Hudi (its input format is "
@@ -103,6 +98,26 @@ def check_registered(wanted: CatalogTable, registered: CatalogTable, catalog: st
             f"{named} has the partition columns {', '.join(names) or 'none'} in the catalog, but "
             f"the table has {', '.join(wanted_names) or 'none'}; drop the table in the catalog, "
             "which keeps the files, and repeat the sync"
+        )
+        raise CatalogRefused(message)
+
+
+def check_location(location: str, registered: CatalogTable, catalog: str) -> None:
+    """Check that a registered table has the files of a table, by its location.
+
+    Args:
+        location: the URL of the table.
+        registered: the table as the catalog stores it.
+        catalog: the name of the catalog, for the error.
+
+    Raises:
+        CatalogRefused: it is another table.
+    """
+    if not _same_location(location, registered.location):
+        message = (
+            f"table {registered.name} of {catalog} is at {registered.location}, but this table is "
+            f"at {location}; choose another name, or drop the table in the catalog if it is no "
+            "longer needed"
         )
         raise CatalogRefused(message)
 

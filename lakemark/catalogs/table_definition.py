@@ -115,6 +115,11 @@ def define_tables(
     ]
 
 
+def table_names(registration: Registration, *, is_merge_on_read: bool) -> list[str]:
+    """Return the names under which a table is registered, which need no columns."""
+    return [name for name, _, _ in _names(registration, is_merge_on_read=is_merge_on_read)]
+
+
 def _names(
     registration: Registration, *, is_merge_on_read: bool
 ) -> Iterator[tuple[str, bool, bool]]:

@@ -13,6 +13,7 @@ from typing import Final
 from lakemark.operations.open_table import OpenTable
 from lakemark.storage.trial_folders import TrialFolders
 from streamer.checks import tables
+from streamer.checks.catalogs import catalog_checks
 from streamer.checks.check import Check, Finding, NotChecked
 from streamer.checks.hooks import hook_checks
 from streamer.checks.machine import machine_checks, memory_check
@@ -80,6 +81,7 @@ def doctor_checks(config: PipelineConfig, folders: TrialFolders) -> list[Check]:
         *_letters_checks(config, folders),
         *_checks_together(config),
         *resuming,
+        *catalog_checks(config),
         *hook_checks(config.hooks, config.hook_names),
     ]
 

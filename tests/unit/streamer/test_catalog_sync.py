@@ -17,6 +17,9 @@ from lakemark.catalogs.table_definition import Registration
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
 from streamer.catalog_sync import CatalogSync, SyncTarget, sync_targets
+from streamer.checks.catalogs import catalog_checks
+from streamer.checks.check import run_checks
+from streamer.checks.tables import start_checks
 from streamer.cli import main
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
@@ -97,6 +100,63 @@ def test_table_is_registered_when_a_run_ends(tmp_path: Path, hive_metastore: Hiv
     assert len(folder.syncs()) == 2
     folder.run()
     assert len(folder.syncs()) == 2, "there was nothing to change"
+
+
+def asked(folder: Folder) -> list[tuple[str, str]]:
+    """The status and the text of the doctor's check of each catalog."""
+    config = folder.config()
+    checks = [*start_checks(config, tries_stores=False), *catalog_checks(config)]
+    outcomes = {one.check.name: one for one in run_checks(checks, within_s=60)}
+    names = sorted(name for name in outcomes if name.startswith("catalog"))
+    return [(outcomes[name].status.value, outcomes[name].text) for name in names]
+
+
+def test_doctor_says_what_the_next_sync_changes(
+    tmp_path: Path, hive_metastore: HiveMetastore
+) -> None:
+    database = hive_metastore.new_database()
+    catalog = {"kind": "hive", "database": database, "options": {"uris": hive_metastore.uris}}
+    folder = Folder(tmp_path, catalog)
+    nothing = "answers; a sync after the first commit creates the"
+    assert asked(folder) == [("ok", f"{nothing} database and the table")]
+    folder.run_without_catalogs("north")
+    ((status, planned),) = asked(folder)
+    assert status == "ok"
+    assert planned.startswith(
+        "the next sync will: create the database; orders_ro: create the table"
+    )
+    folder.run("south")
+    assert asked(folder) == [("ok", "has the table")]
+    (tmp_path / "other").mkdir()
+    other = Folder(tmp_path / "other", catalog)
+    for _ in range(2):  # before and after the first commit
+        ((status, refused),) = asked(other)
+        assert (status, "choose another name" in refused) == ("failed", True), refused
+        other.run_without_catalogs("north")
+    other.catalogs[0] = {**catalog, "table": "new"}
+    assert asked(other)[0][1].startswith("the next sync will: new_ro: create the table")
+
+
+def test_doctor_reports_each_catalog_that_cannot_have_the_table(
+    tmp_path: Path, hive_metastore: HiveMetastore
+) -> None:
+    database = hive_metastore.new_database()
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        closed = f"thrift://127.0.0.1:{unused.getsockname()[1]}"
+    folder = Folder(
+        tmp_path,
+        {"kind": "hive", "database": database, "options": {"uris": closed}},
+        {
+            "kind": "hive",
+            "database": database,
+            "create_database": False,
+            "options": {"uris": hive_metastore.uris},
+        },
+    )
+    (unreachable, missing) = asked(folder)
+    assert (unreachable[0], missing[0]) == ("failed", "failed")
+    assert "does not answer" in unreachable[1]
+    assert "create the database in the catalog" in missing[1]
 
 
 def test_commits_go_on_while_a_catalog_fails_and_the_next_run_syncs_all(
