@@ -14,56 +14,21 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from streamer.event_text import describe
 from streamer.events import (
-    ActionRequested,
     Alive,
     BatchPlanned,
     BatchWritten,
-    ChecksViolated,
-    ClusteringAwaited,
-    CompactionCompleted,
-    CompactionFailed,
-    CompactionResolved,
-    CompactionStarted,
     Event,
-    GroupCommitFailed,
-    HookDropped,
-    HookFailed,
     HookSent,
     Listener,
-    MetricsServed,
-    OffsetsLost,
-    PartitionsChanged,
-    PartitionsExpired,
-    RecordsRejected,
-    RequestedServiceFailed,
-    Retrying,
-    RulesViolated,
     RunFailed,
-    RunPaused,
-    RunResumed,
     RunStarted,
-    RunStopped,
-    RunStopping,
-    SchemaEvolved,
-    ServiceCompleted,
-    ServiceFailed,
-    SnapshotRead,
-    TopicsFound,
-    UnresolvedLettersExpire,
-    WarningLogged,
 )
 from streamer.wording import counted, size_text
-from transforms.batch_checks import CheckViolation
-from transforms.violations import RuleViolations
 
 _SHOWN_BATCHES = 8
 _SHOWN_NOTES = 4
-_SHOWN_PARTITIONS = 5
-_SHOWN_RULES = 5
-
-#: How many partitions a line names.
-_SHOWN_PARTITIONS = 5
 _REFRESHES_PER_S = 4
 
 
@@ -187,199 +152,6 @@ class LiveDisplay:
 
     def _age_s(self) -> float:
         return time.monotonic() - self._began
-
-
-def describe(event: Event) -> str:
-    """Describe an event in one line."""
-    match event:
-        case MetricsServed():
-            host = f"[{event.host}]" if ":" in event.host else event.host
-            url = f"http://{host}:{event.port}"
-            page = f"status at {url}/, " if event.has_status_page else ""
-            return f"{page}metrics and health at {url}/metrics, /health, /ready"
-        case RunStarted():
-            how = "resumes" if event.resumed else "starts"
-            at = f" [{event.position}]" if event.position else ""
-            return f"{event.pipeline} {how}: {event.topic}{at} -> {event.table}"
-        case OffsetsLost():
-            return (
-                f"records of topic {event.topic} were lost and are skipped: "
-                f"{'; '.join(event.ranges)}"
-            )
-        case TopicsFound():
-            found = ", ".join(event.topics) or "no new topic"
-            return f"search for topics {event.pattern}: {found}"
-        case GroupCommitFailed():
-            return f"cannot commit offsets to consumer group {event.group}: {event.reason}"
-        case Alive():
-            lag = f"{sum(event.lag.values()):,} behind" if event.lag else "lag unknown"
-            if event.has_committed:
-                return f"alive: {lag}, last commit {event.idle_s:.0f} s ago"
-            return f"alive: {lag}, no commit since the start {event.idle_s:.0f} s ago"
-        case WarningLogged():
-            return f"{event.level} ({event.module}): {event.message}"
-        case BatchPlanned():
-            return f"batch {event.batch_id}: {counted(event.records, 'record')} planned"
-        case BatchWritten():
-            return _describe_batch(event)
-        case RecordsRejected():
-            others = "" if event.count == 1 else ", the first"
-            return (
-                f"batch {event.batch_id}: {event.count:,} rejected{others}: {event.first} "
-                f"-> {event.dead_letters}"
-            )
-        case RulesViolated():
-            return _describe_violations(event)
-        case ChecksViolated():
-            shown = "; ".join(map(_describe_check, event.violations[:_SHOWN_RULES]))
-            return f"batch {event.batch_id}: checks violated: {shown}"
-        case PartitionsChanged():
-            return (
-                f"batch {event.batch_id}: {counted(event.count, 'row')} whose key is in another "
-                f"partition, such as: {event.first}"
-            )
-        case SchemaEvolved():
-            return f"batch {event.batch_id}: columns changed: {', '.join(event.changes)}"
-        case CompactionStarted():
-            return (
-                f"compaction {event.instant}{_of(event.table)} started: "
-                f"{counted(event.file_groups, 'file group')}, "
-                f"{size_text(event.log_bytes)} of logs"
-            )
-        case CompactionFailed():
-            return (
-                f"compaction {event.instant}{_of(event.table)} failed "
-                f"({counted(event.failures, 'failure')}), "
-                f"retrying in {event.pause_s:g} s: {event.error_type}: {event.error}"
-            )
-        case CompactionCompleted():
-            return (
-                f"compaction {event.instant}{_of(event.table)}: "
-                f"{counted(event.file_groups, 'file group')}, "
-                f"{counted(event.rows_written, 'row')}, {size_text(event.bytes_written)} "
-                f"in {event.seconds:.2f} s"
-            )
-        case CompactionResolved():
-            return (
-                f"compaction {event.instant}{_of(event.table)} is no longer pending: another "
-                "writer has completed or removed it"
-            )
-        case UnresolvedLettersExpire():
-            days = ", ".join(event.partitions[:_SHOWN_PARTITIONS])
-            more = ", …" if len(event.partitions) > _SHOWN_PARTITIONS else ""
-            letters = counted(event.letters, "unresolved dead letter")
-            return f"retention: {letters} will be deleted from {event.table}: {days}{more}"
-        case PartitionsExpired():
-            return _describe_expired(event)
-        case ServiceFailed():
-            return (
-                f"{event.service}{_of(event.table)} failed "
-                f"({counted(event.failures, 'failure')}), "
-                f"retrying in {event.pause_s:g} s: {event.error_type}: {event.error}"
-            )
-        case RequestedServiceFailed():
-            return (
-                f"requested {event.service}{_of(event.table)} failed: {event.error_type}: "
-                f"{event.error}"
-            )
-        case ServiceCompleted():
-            return f"{event.service}{_of(event.table)}: {event.summary} in {event.seconds:.2f} s"
-        case HookSent():
-            about = f" about {event.instant}" if event.instant else ""
-            return f"hook {event.hook} sent {event.notice}{about}, {event.pending} wait"
-        case HookFailed():
-            return (
-                f"hook {event.hook} failed ({counted(event.failures, 'failure')}), retrying in "
-                f"{event.pause_s:g} s: {event.error}"
-            )
-        case HookDropped():
-            return f"hook {event.hook} dropped {counted(event.count, 'notice')}: {event.reason}"
-        case Retrying():
-            limit = f" of {event.max_attempts}" if event.max_attempts else ""
-            attempts = f"attempt {event.attempt}{limit}"
-            return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
-        case ClusteringAwaited():
-            return f"waiting, looking again in {event.pause_s:g} s: {event.reason}"
-        case ActionRequested():
-            return f"asked over HTTP to {event.action}"
-        case RunPaused():
-            return "paused"
-        case RunResumed():
-            return f"resumed after {event.seconds:.0f} s"
-        case RunFailed():
-            return f"failed: {event.error_type}: {event.error}"
-        case RunStopping():
-            return f"stopping after this {event.work}" if event.work else "stopping"
-        case SnapshotRead():
-            return (
-                f"snapshot {event.snapshot} is read: {counted(event.batches, 'batch')}, "
-                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s; the topic follows"
-            )
-        case RunStopped():
-            at = f", next [{event.position}]" if event.position else ""
-            return (
-                f"stopped ({event.reason}): {counted(event.batches, 'batch')}, "
-                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s{at}"
-            )
-
-
-def _describe_violations(event: RulesViolated) -> str:
-    shown = "; ".join(map(describe_rule, event.violations[:_SHOWN_RULES]))
-    others = len(event.violations) - _SHOWN_RULES
-    more = f"; and {counted(others, 'further rule')}" if others > 0 else ""
-    return f"batch {event.batch_id}: rules violated: {shown}{more}"
-
-
-def _describe_check(violation: CheckViolation) -> str:
-    return f"{violation.check} ({violation.outcome}) {violation.result}"
-
-
-def describe_rule(violations: RuleViolations) -> str:
-    """Return a rule, how many rows violate it, and the origin of the first of these rows."""
-    rows = f"{violations.rule}: {counted(violations.count, 'row')} ({violations.outcome})"
-    return f"{rows}{' of' if violations.count == 1 else ', the first of'} record {violations.first}"
-
-
-def _of(table_url: str) -> str:
-    """Return " of" and the last part of the table's path; "" for an event of several tables."""
-    name = table_url.rstrip("/").rpartition("/")[2]
-    return f" of {name}" if name else ""
-
-
-def _describe_expired(event: PartitionsExpired) -> str:
-    shown = ", ".join(event.partitions[:_SHOWN_PARTITIONS])
-    more = ", …" if len(event.partitions) > _SHOWN_PARTITIONS else ""
-    rows = "" if event.rows is None else f"{counted(event.rows, 'row')}, "
-    return (
-        f"commit {event.instant}{_of(event.table)}: "
-        f"{counted(len(event.partitions), 'partition')} expired ({shown}{more}): {rows}"
-        f"{counted(event.files, 'file')}, {size_text(event.bytes_expired)} "
-        f"in {event.seconds:.2f} s"
-    )
-
-
-def _describe_batch(batch: BatchWritten) -> str:
-    stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in batch.stage_s.items())
-    divided = f" ({stages})" if stages else ""
-    lag = f", {sum(batch.lag.values()):,} behind" if batch.lag else ""
-    ignored = f"{batch.ignored:,} ignored, " if batch.ignored else ""
-    filtered = f"{batch.filtered:,} filtered, " if batch.filtered else ""
-    commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
-    skipped = f"{batch.offsets_skipped:,} skipped, " if batch.offsets_skipped else ""
-    moved = f"{batch.rows_moved:,} moved, " if batch.rows_moved else ""
-    dropped = f"{counted(batch.duplicates, 'duplicate')}, " if batch.duplicates else ""
-    if batch.tables_written:  # each of them reports its rows
-        return (
-            f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
-            f"{counted(batch.rejects, 'reject')}, {ignored}written to "
-            f"{counted(batch.tables_written, 'table')} in {batch.seconds:.2f} s{divided}{lag}"
-        )
-    return (
-        f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
-        f"{counted(batch.rows_written, 'row')} ({counted(batch.rows_deleted, 'delete')}), "
-        f"{moved}{dropped}{counted(batch.rejects, 'reject')}, {ignored}{filtered}"
-        f"{size_text(batch.bytes_written)} in {batch.seconds:.2f} s{divided}{lag}, {commit}"
-    )
 
 
 def _bold(count: int, noun: str) -> str:

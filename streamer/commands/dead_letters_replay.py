@@ -16,7 +16,7 @@ from streamer.commands.dead_letters import group_letters
 from streamer.commands.table import Facts, show_rows
 from streamer.config.load import load
 from streamer.config.secrets import build_redactor
-from streamer.display import describe, describe_rule
+from streamer.event_text import describe, describe_rule
 from streamer.events import Event, HookDropped, HookFailed
 from streamer.pipeline_hooks import pipeline_hooks
 from streamer.replay import open_replay

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from streamer.display import describe
+from streamer.event_text import describe
 from streamer.events import (
     Alive,
     BatchPlanned,

@@ -14,7 +14,7 @@ from lakemark.config import keys
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from streamer.config.load import validated
-from streamer.display import describe
+from streamer.event_text import describe
 from streamer.events import RulesViolated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streamer import events
-from streamer.display import LiveDisplay, PlainLines, describe, show_run
+from streamer.display import LiveDisplay, PlainLines, show_run
+from streamer.event_text import describe
 from streamer.events import Event
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class

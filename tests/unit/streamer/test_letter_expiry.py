@@ -16,7 +16,7 @@ from sinks.letter_layout import day_of, dead_letter_spec
 from streamer.checks.tables import check_letters
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
-from streamer.display import describe
+from streamer.event_text import describe
 from streamer.events import Event, PartitionsExpired, UnresolvedLettersExpire
 from streamer.letter_expiry import LetterExpiry
 from streamer.pipeline import open_sink

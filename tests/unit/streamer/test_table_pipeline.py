@@ -32,7 +32,7 @@ from streamer.cli import main
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
-from streamer.display import describe
+from streamer.event_text import describe
 from streamer.events import BatchWritten, Event, Retrying
 from streamer.source_defaults import with_source_defaults
 from streamer.sources.source import StreamSettings
