@@ -173,7 +173,7 @@ class CommitStatistics:
         """
         losing = partitions_that_lose_files(commit[1])
         columns = self._columns_to_cover(commit[1], losing, files)
-        state.files.forget_outdated(timeline)
+        state.files.forget_outdated(timeline, commit[0])
         state.files.add_new_partitions(files.keys() - state.paths)
         kept = {path: one for path, one in state.ranges.items() if path in files.keys() - losing}
         known = _with_all_columns(columns, kept)

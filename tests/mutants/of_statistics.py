@@ -29,8 +29,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/column_stats/known_files.py",
-        "if not is_complete or _is_compaction_pending(timeline):",
-        "if _is_compaction_pending(timeline):",
+        "if not is_complete or _is_other_compaction_pending(timeline, instant):",
+        "if _is_other_compaction_pending(timeline, instant):",
         "the statistics of a partition lack the files that a lost commit did not replace",
         _KEPT,
     ),

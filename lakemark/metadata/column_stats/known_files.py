@@ -7,8 +7,11 @@ statistics of the partition from the metadata table.
 The kept files must be those that queries read. They are, as long as all commits are those of this
 writer, because ``WriterState`` is discarded if another writer has changed the table, and if an
 instant of this writer has not completed or was undone. While a compaction is pending, new logs do
-not belong to the newest slices that the view shows, so nothing is kept. Nothing is kept after a
-clustering either: another attempt may complete it instead, and then its files have other names.
+not belong to the newest slices that the view shows, so nothing is kept. The compaction that is
+about to be published does not count: if no commit came between its plan and its end, the kept files
+are those before it, and its base files replace the slices of their groups. Another attempt that
+completes it instead writes the same rows to the same groups. Nothing is kept after a clustering:
+its file groups have other ids in another attempt.
 """
 
 from __future__ import annotations
@@ -43,15 +46,16 @@ class KnownFiles:
     _files: dict[str, list[FileRange]] = field(default_factory=dict, init=False)
     _as_of: str = field(default="", init=False)
 
-    def forget_outdated(self, timeline: Timeline) -> None:
+    def forget_outdated(self, timeline: Timeline, instant: Instant) -> None:
         """Forget all files if the last commit did not complete, or if a compaction is pending.
 
         Args:
             timeline: the data table's timeline, just loaded under the table's lock.
+            instant: the instant of the commit that is about to be published.
         """
         last = timeline.find(self._as_of)
         is_complete = last is not None and last.is_completed
-        if not is_complete or _is_compaction_pending(timeline):
+        if not is_complete or _is_other_compaction_pending(timeline, instant):
             self._files.clear()
 
     def remaining(
@@ -101,7 +105,9 @@ class KnownFiles:
         """
         instant, content = commit
         self._as_of = instant.requested_at
-        if content.operation == Operation.CLUSTER or _is_compaction_pending(timeline):
+        if content.operation == Operation.CLUSTER or _is_other_compaction_pending(
+            timeline, instant
+        ):
             self._files.clear()
             return
         written = _files_by_partition(content)
@@ -146,8 +152,12 @@ class KnownFiles:
             total -= count
 
 
-def _is_compaction_pending(timeline: Timeline) -> bool:
-    return bool(timeline.pending(Action.COMPACTION, Action.LOG_COMPACTION))
+def _is_other_compaction_pending(timeline: Timeline, instant: Instant) -> bool:
+    """Return whether a compaction is pending other than the one that is about to be published."""
+    if timeline.pending(Action.LOG_COMPACTION):
+        return True
+    planned = timeline.pending(Action.COMPACTION)
+    return any(one.requested_at != instant.requested_at for one in planned)
 
 
 def _files_by_partition(content: CommitMetadata) -> dict[str, list[FileRange]]:

@@ -80,6 +80,33 @@ def test_a_commit_that_replaces_files_reads_no_statistics() -> None:
     assert metadata_differences(to.table) == []
 
 
+def test_a_compaction_after_the_last_commit_reads_no_statistics() -> None:
+    storage = CountingStorage(new_storage())
+    make(storage, TableType.MERGE_ON_READ)
+    to = writer(storage)
+    for number in range(3):
+        commit(to, [Row("a", number, 9 - number), Row("h", number, 1)])
+        storage.forget()
+        assert to.compact_if_due(CompactionPolicy(after_commits=1), LocalRunner(1)) or not number
+        assert not storage.count("open", under=".hoodie/metadata")
+    assert metadata_differences(to.table) == []
+
+
+def test_a_compaction_beside_commits_forgets_the_files() -> None:
+    known, columns = KnownFiles(), pa.schema([("v", pa.int64())])
+    first, second, last = _replacement(1), _replacement(2), _replacement(3)
+    planned = Instant(last[0].requested_at, Action.COMPACTION, State.REQUESTED)
+    known.add_new_partitions([""])
+    known.add_derived("", [_file("f", 1)])
+    known.add_commit(first, Timeline(()), [""])
+    done = first[0].completed("20260101000000009")
+    beside = Timeline.of([done, planned])
+    known.forget_outdated(beside, planned)
+    assert known.remaining([""], last, beside, columns)
+    known.forget_outdated(beside, second[0])
+    assert not known.remaining([""], last, beside, columns)
+
+
 def test_files_are_forgotten_if_the_last_commit_did_not_complete() -> None:
     known, columns = KnownFiles(), pa.schema([("v", pa.int64())])
     first, second = _replacement(1), _replacement(2)
@@ -87,9 +114,9 @@ def test_files_are_forgotten_if_the_last_commit_did_not_complete() -> None:
     known.add_derived("", [_file("f", 1)])
     known.add_commit(first, Timeline(()), [""])
     done = Timeline((first[0].completed("20260101000000009"),))
-    known.forget_outdated(done)
+    known.forget_outdated(done, second[0])
     assert known.remaining([""], second, done, columns)
-    known.forget_outdated(Timeline((first[0],)))
+    known.forget_outdated(Timeline((first[0],)), second[0])
     assert not known.remaining([""], second, done, columns)
 
 
