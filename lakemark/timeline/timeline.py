@@ -60,7 +60,12 @@ class Timeline:
 
     def with_instant(self, instant: Instant) -> Timeline:
         """Return a timeline that also contains the instant, in its given state."""
-        return Timeline.of([*self.instants, instant], self.has_history, self.archived_time)
+        kept = self.instants
+        if kept and _is_later_state(instant, kept[-1]):
+            kept = kept[:-1]
+        if kept and kept[-1].requested_at >= instant.requested_at:
+            return Timeline.of([*self.instants, instant], self.has_history, self.archived_time)
+        return Timeline((*kept, instant), self.has_history, self.archived_time)
 
     def without_archive(self) -> Timeline:
         """Return the timeline without access to the archive, so that it can be pickled."""
@@ -68,10 +73,7 @@ class Timeline:
 
     def completed(self, *actions: Action) -> tuple[Instant, ...]:
         """Return completed instants, by default of all actions, ordered by completion time."""
-        chosen = (
-            i for i in self.instants if i.is_completed and (not actions or i.action in actions)
-        )
-        return tuple(sorted(chosen, key=lambda i: (i.completed_at or "", i.requested_at)))
+        return tuple(i for i in self._completed if not actions or i.action in actions)
 
     def pending(self, *actions: Action) -> tuple[Instant, ...]:
         """Return requested and inflight instants, by default of all actions, oldest first."""
@@ -187,6 +189,11 @@ class Timeline:
         return pending is not None and requested_at > pending and self.is_archived(requested_at)
 
     @cached_property
+    def _completed(self) -> tuple[Instant, ...]:
+        done = (i for i in self.instants if i.is_completed)
+        return tuple(sorted(done, key=lambda i: (i.completed_at or "", i.requested_at)))
+
+    @cached_property
     def _by_name(self) -> dict[str, Instant]:
         # Savepoints come last, so that setdefault keeps their commits. A pending savepoint does not
         # prove that its commit is active: it may have been begun after the commit was archived.
@@ -196,3 +203,12 @@ class Timeline:
         for instant in ranked:
             named.setdefault(instant.requested_at, instant)
         return named
+
+
+def _is_later_state(instant: Instant, known: Instant) -> bool:
+    """Return whether an instant is a known one in a later state."""
+    return (
+        instant.requested_at == known.requested_at
+        and instant.action.completes_as is known.action.completes_as
+        and _RANK[instant.state] > _RANK[known.state]
+    )

@@ -73,6 +73,7 @@ class TimelineReader:
         self._rollbacks: dict[Instant, RollbackPlan] = {}
         self._restores: dict[str, RestorePlan] = {}
         self._emptied: dict[Instant, bool] = {}
+        self._parsed: dict[str, Instant | None] = {}
 
     @classmethod
     def of_table(
@@ -119,7 +120,9 @@ class TimelineReader:
 
     def instant_of(self, file: ObjectInfo) -> Instant | None:
         """Return the instant of a file in the timeline's folder; None for any other file."""
-        instant = self._layout.parse(file.name)
+        path = file.path
+        known = self._parsed
+        instant = known[path] if path in known else self._layout.parse(file.name)
         if instant is None or not instant.is_legacy:
             return instant
         # A copied file may have an older modification time than the original, but no instant
@@ -128,9 +131,17 @@ class TimelineReader:
         return replace(instant, completed_at=completed_at)
 
     def load(self) -> Timeline:
-        """Load the active timeline with one listing. The archive is not read."""
+        """Load the active timeline with one listing. The archive is not read.
+
+        The names of the files are parsed only once, because most of them were in the last listing.
+        """
         folders, objects = self._storage.list_folder(self._layout.folder)
         self._note_evidence(objects)
+        known = self._parsed
+        self._parsed = {
+            o.path: known[o.path] if o.path in known else self._layout.parse(o.name)
+            for o in objects
+        }
         instants = [i for o in objects if (i := self.instant_of(o)) is not None]
         archive = self._layout.archive_folder
         has_history = archive == self._layout.folder or any(
