@@ -88,6 +88,7 @@ def compact_if_due(
     stats = [stat for stat in rewritten if stat is not None]
     metadata = commit_metadata(stats, Operation.COMPACT, compacted=True)
     store.publish(pending, metadata, check_not_fenced)
+    store.recent_logs.clear()
 
 
 def _is_due(store: MetadataStore, data: Timeline) -> bool:
@@ -131,7 +132,8 @@ def _rewrite(
 ) -> WriteStat | None:
     """Write the base file of one slice; return None if the slice's records cannot be merged."""
     partition = file_slice.group.partition_path
-    rows = SliceRows(store.storage, store.timeline.is_committed, store.instants.version)
+    committed, of_table = store.timeline.is_committed, store.instants.version
+    rows = SliceRows(store.storage, committed, of_table, store.recent_logs)
     created_ms = store.created_ms(instant)
     merged: RecordChanges | None
     if partition == PartitionKind.FILES.stored_name:

@@ -43,6 +43,7 @@ from lakemark.metadata.metadata_files import (
     log_file,
 )
 from lakemark.metadata.partition_shards import PartitionedChanges
+from lakemark.metadata.recent_logs import RecentLogs
 from lakemark.metadata.record_changes import RecordChanges, ShardChanges, stored_schema
 from lakemark.metadata.shards import file_ids
 from lakemark.metadata.valid_instants import INITIAL
@@ -109,12 +110,14 @@ class MetadataStore:
         instants: reads and writes the metadata table's timeline.
         timeline: the metadata table's timeline as last read, with this writer's changes.
         groups: file group ids of each partition, in the order of their numbers; read on demand.
+        recent_logs: the changes in the logs that this object has written since the last compaction.
     """
 
     storage: Storage
     instants: TimelineStore
     timeline: Timeline
     groups: dict[str, list[str]] = field(default_factory=dict)
+    recent_logs: RecentLogs = field(default_factory=RecentLogs)
 
     def commit(
         self,
@@ -151,9 +154,14 @@ class MetadataStore:
             # Another attempt at the instant may have completed before this one read the log
             # versions. Readers would treat logs of this attempt as logs of the completed commit.
             check_not_fenced()
+        created_ms = self.created_ms(instant)
         stats = request_all(
-            self.storage, lambda log: self._append(log[0], log[1], instant, log[2]), logs
+            self.storage,
+            lambda log: self._append(*log, instant=instant, created_ms=created_ms),
+            logs,
         )
+        for stat, (_, _, content) in zip(stats, logs, strict=True):
+            self.recent_logs.add(stat.path or "", stat.file_size_in_bytes, content)
         self.publish(pending, commit_metadata(stats, _UPSERT), check_not_fenced)
 
     def undo(self, instant: str, check_not_fenced: Callable[[], None]) -> None:
@@ -168,6 +176,7 @@ class MetadataStore:
         if known is None:
             return
         check_not_fenced()
+        self.recent_logs.clear()
         is_pending_service = known.action is Action.COMPACTION
         pending = Instant(instant, known.action if is_pending_service else _DELTA, State.INFLIGHT)
         self.instants.withdraw_all(instant, check_not_fenced)
@@ -318,12 +327,18 @@ class MetadataStore:
         return whole.shards(self.groups_of(partition))
 
     def _append(
-        self, partition: str, name: LogFileName, instant: str, changes: RecordChanges
+        self,
+        partition: str,
+        name: LogFileName,
+        changes: RecordChanges,
+        *,
+        instant: str,
+        created_ms: int,
     ) -> WriteStat:
         content = (
             first_log_file(instant)
             if changes.is_empty
-            else log_file(changes, partition, instant, self.created_ms(instant))
+            else log_file(changes, partition, instant, created_ms)
         )
         path = join(partition, str(name))
         self.storage.create(path, content, may_be_cut=True)

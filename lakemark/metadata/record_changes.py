@@ -91,6 +91,11 @@ class RecordChanges:
         return replace(self, hashed_part=part)
 
     @property
+    def nbytes(self) -> int:
+        """The size of the changes in memory, in bytes."""
+        return sum(column.nbytes for column in (*self.written, self.deleted))
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is no change."""
         return len(self.written.keys) + len(self.deleted) == 0

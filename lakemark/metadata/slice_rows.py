@@ -27,7 +27,8 @@ from lakemark.log.log_block import BlockType, HeaderKey, LogBlock
 from lakemark.log.log_reader import read_blocks
 from lakemark.merge.key_codes import key_codes
 from lakemark.metadata.payload import PAYLOADS, read_payload
-from lakemark.metadata.record_changes import RecordChanges, is_stored_schema
+from lakemark.metadata.recent_logs import RecentLogs
+from lakemark.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
 from lakemark.model.file_slice import BaseFile, FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.read.base_file import open_data_file, open_data_files
@@ -50,11 +51,13 @@ class SliceRows:
         storage: the metadata table's root.
         is_valid: returns whether the log blocks of an instant are valid.
         version: version of the table. In version 6 a log may have torn blocks of failed attempts.
+        recent: logs whose content is known.
     """
 
     storage: Storage
     is_valid: IsVisible
     version: FormatVersion = FormatVersion.V9
+    recent: RecentLogs = field(default_factory=RecentLogs, repr=False)
     _opened: Mapping[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     @contextmanager
@@ -157,6 +160,11 @@ class SliceRows:
     def _log_pieces(
         self, file_slice: FileSlice, selection: Selection, open_files: ExitStack
     ) -> list[_Piece]:
+        known = None if self.version.logs_name_their_slice else self.recent.find(file_slice.logs)
+        if known is not None:
+            logs = zip(file_slice.logs, known, strict=True)
+            visible = ((log, one) for log, one in logs if self.is_valid(log.name.instant))
+            return [piece for log, one in visible for piece in _known(one, log.path, selection)]
         blocks: list[LogBlock] = []
         for log in file_slice.logs:
             stream = self._open(log.path, open_files)
@@ -226,14 +234,30 @@ def _check_schema(avro_schema: str | None, path: str) -> None:
 def _pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:
     if block.type is BlockType.DELETE:
         keys = read_deletes(block).record_keys.cast(pa.binary()).drop_null()
-        rows = selection.rows(keys)
-        deleted = keys if rows is None else keys.filter(pa.array(rows))
-        yield _Piece(Entries(deleted, pa.nulls(len(deleted), pa.binary())), None, block.path)
+        yield _deleted_piece(keys, block.path, selection)
     elif block.type is BlockType.HFILE_DATA:
         yield from _hfile_pieces(block, selection)
     else:
         message = f"{block.path} has a {block.type.name} block; metadata tables have HFILE_DATA"
         raise Unsupported(message)
+
+
+def _deleted_piece(keys: pa.BinaryArray, path: str, selection: Selection) -> _Piece:
+    rows = selection.rows(keys)
+    deleted = keys if rows is None else keys.filter(pa.array(rows))
+    return _Piece(Entries(deleted, pa.nulls(len(deleted), pa.binary())), None, path)
+
+
+def _known(changes: RecordChanges, path: str, selection: Selection) -> Iterator[_Piece]:
+    """Yield the pieces of a log whose content is known."""
+    written, deleted = changes.written, changes.deleted
+    if len(written.keys):
+        rows = selection.rows(written.keys)
+        if rows is not None:
+            written = Entries(*(column.filter(pa.array(rows)) for column in written))
+        yield _Piece(written, stored_schema(), path)
+    if len(deleted):
+        yield _deleted_piece(deleted, path, selection)
 
 
 def _hfile_pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:
