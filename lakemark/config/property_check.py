@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lakemark.config.property_rule import REMOVE_PROPERTY, PropertyRule, Purpose
 from lakemark.config.property_rules import RULES, USER_NOTES
@@ -23,6 +24,10 @@ _OUTER_SPACES = (
     "which begins or ends with a space, and Apache Hudi treats the space as part of the value"
 )
 _REMOVE_SPACES = "remove the space from the value in .hoodie/hoodie.properties"
+
+
+#: How many sets of properties are remembered that were checked.
+_REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +62,17 @@ def check_allows(properties: TableProperties, purpose: Purpose, url: str) -> Non
         Unsupported: a property does not allow this purpose. The message names each such property,
             its value and the remedy.
     """
-    found = [str(problem) for problem in find_problems(properties, purpose)]
-    if found:
+    if not _are_allowed(frozenset(properties.values.items()), purpose):
+        found = [str(problem) for problem in find_problems(properties, purpose)]
         verb = {Purpose.READ: "read", Purpose.MAINTAIN: "changed", Purpose.WRITE: "written"}
         message = f"table {url} cannot be {verb[purpose]} by lakemark: " + "\n".join(found)
         raise Unsupported(message)
+
+
+@lru_cache(_REMEMBERED)
+def _are_allowed(values: frozenset[tuple[str, str]], purpose: Purpose) -> bool:
+    """Return whether all properties allow a purpose; each commit checks the same ones again."""
+    return not any(find_problems(TableProperties(dict(values)), purpose))
 
 
 def find_problems(properties: TableProperties, purpose: Purpose) -> Iterator[PropertyProblem]:

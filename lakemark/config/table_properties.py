@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from lakemark.config import keys
@@ -70,6 +71,10 @@ class LoggingMode(StrEnum):
     OP_KEY_ONLY = "OP_KEY_ONLY"
     DATA_BEFORE = "DATA_BEFORE"
     DATA_BEFORE_AFTER = "DATA_BEFORE_AFTER"
+
+
+#: How many contents of files are remembered with their properties.
+_REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,8 +445,9 @@ class TableProperties:
         return print_properties(stored, "Properties of an Apache Hudi table")
 
     @classmethod
+    @lru_cache(_REMEMBERED)
     def parse(cls, data: bytes, path: str = PROPERTIES_PATH) -> TableProperties:
-        """Parse the stored properties.
+        """Parse the stored properties, which are read again several times in each commit.
 
         Raises:
             CorruptData: there is no table name or no valid checksum (a table of a version before 4
