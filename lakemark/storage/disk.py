@@ -29,6 +29,12 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 _MAX_NAME_BYTES = 255
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST)
 
+#: Folders of a table or metadata table that contain files only while a commit is made. If they were
+#: removed after each commit, the next one would have to create them again, and to force their
+#: parents to the disk.
+_USED_BY_EACH_COMMIT = ("/.hoodie/.aux/prepared", "/.hoodie/.temp")
+_PROPERTIES = "/.hoodie/hoodie.properties"
+
 T = TypeVar("T")
 
 
@@ -114,6 +120,15 @@ def link(source: str, full_path: str) -> None:
         raise Unsupported(message) from error
 
 
+def create_empty(full_path: str) -> None:
+    """Create an empty file, and its folder if it is missing.
+
+    Raises:
+        FileExistsError: ``full_path`` already exists.
+    """
+    in_folder_of(full_path, lambda: _open_new(full_path)).close()
+
+
 def remove(full_path: str) -> bool:
     """Remove a file; return false if there is no such file."""
     try:
@@ -124,11 +139,19 @@ def remove(full_path: str) -> bool:
 
 
 def remove_empty_folders(folder: str, root: str) -> None:
-    """Remove a folder, and then each parent below the root that is empty, too."""
+    """Remove a folder, and then each parent below the root that is empty, too.
+
+    Folders that every commit of a table uses are kept as long as the table exists.
+    """
     with suppress(OSError):
-        while len(folder) > len(root):
+        while len(folder) > len(root) and not _is_used_by_each_commit(folder):
             os.rmdir(folder)
             folder = os.path.dirname(folder)
+
+
+def _is_used_by_each_commit(folder: str) -> bool:
+    ending = next((one for one in _USED_BY_EACH_COMMIT if folder.endswith(one)), None)
+    return ending is not None and os.path.exists(folder.removesuffix(ending) + _PROPERTIES)
 
 
 def checksum_of(full_path: str) -> str:

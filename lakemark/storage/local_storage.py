@@ -2,10 +2,11 @@
 
 Invariants:
 - A file is written under a staging name next to its path (``<name>#<digits>``, never listed). Then
-  it is linked or renamed, so that readers see the complete file or no file.
+  it is linked or renamed, so that readers see the complete file or no file. A new empty file needs
+  no staging name.
 - A link fails if the name exists, so ``create`` and ``publish`` never replace a file.
 - If ``delete`` removes the last file of a folder, it also removes the folder, as on an object
-  store.
+  store, except folders that each commit of a table uses.
 - Hadoop's checksum of a file, ``.<name>.crc``, is deleted before the file changes. Apache Hudi
   would refuse the file because of a stale checksum, but it accepts a file without a checksum.
 
@@ -23,15 +24,17 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import BinaryIO
 
 from lakemark.errors import HudiError, OutcomeUnknown, StorageUnavailable, Unsupported
 from lakemark.storage.disk import (
     checksum_of,
     content_mismatch,
+    create_empty,
     link,
     open_unfinished,
     remove,
@@ -147,9 +150,13 @@ class LocalStorage:
     def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """See ``Storage.create``."""
         full_path, is_forced = self._full_path(path), not may_be_cut
-        staged = staged_file(full_path, data, is_forced=is_forced)
-        with typed_errors(path, self._root), staged as staging:
-            while (is_ours := self._link(staging, path, data)) is None:
+        with typed_errors(path, self._root), ExitStack() as staged:
+            if data:
+                file = staged_file(full_path, data, is_forced=is_forced)
+                step = partial(link, staged.enter_context(file), full_path)
+            else:  # an empty file is complete as soon as its name exists
+                step = partial(create_empty, full_path)
+            while (is_ours := self._made(step, path, data)) is None:
                 pass
         if is_ours:
             self._note(full_path, is_whole=is_forced or not data)
@@ -268,13 +275,13 @@ class LocalStorage:
         root, target = os.path.realpath(self._root), os.path.realpath(entry.path)
         return os.path.commonpath((root, target)) in (root, target)
 
-    def _link(self, staging: str, path: str, data: bytes) -> bool | None:
-        """Link the staged file to ``path``; return false if a file with the same content exists.
+    def _made(self, step: Callable[[], None], path: str, data: bytes) -> bool | None:
+        """Make a file by a step; return false if a file with the same content exists.
 
-        None if the existing file was deleted in between, so that the link must be tried again.
+        None if the existing file was deleted in between, so that the step must be tried again.
         """
         try:
-            link(staging, self._full_path(path))
+            step()
         except FileExistsError:
             with suppress(NotFound):
                 if self.read(path) != data:
