@@ -145,7 +145,7 @@ class RecordsRead:
         columns = {"partition": parts_of(records), "offset": records.column("offset")}
         records = pa.table(columns)
         aggregates = [("offset", kind) for kind in ("count", "min", "max")]
-        counted = records.group_by("partition").aggregate(aggregates)
+        counted = records.group_by("partition", use_threads=False).aggregate(aggregates)
         names = ["partition", "offset_count", "offset_min", "offset_max"]
         rows = zip(*(counted.column(name).to_pylist() for name in names), strict=True)
         return cls(

@@ -127,7 +127,9 @@ class RoutedBatch(RecordsBatch):
 def _ranges(records: pa.Table) -> Sequence[tuple[int, int, int]]:
     """Return the parts of some records, each with its lowest and highest offset."""
     columns = pa.table({"part": parts_of(records), "offset": records.column("offset")})
-    found = columns.group_by("part").aggregate([("offset", "min"), ("offset", "max")])
+    found = columns.group_by("part", use_threads=False).aggregate(
+        [("offset", "min"), ("offset", "max")]
+    )
     names = ("part", "offset_min", "offset_max")
     return [*zip(*(found.column(name).to_pylist() for name in names), strict=True)]
 
