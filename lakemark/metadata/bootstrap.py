@@ -58,7 +58,7 @@ from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import replace_properties
 from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.clock import TimelineClock
-from lakemark.timeline.prepared import PREPARED_FOLDER, withdraw_properties
+from lakemark.timeline.prepared import withdraw_properties
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister
@@ -187,9 +187,6 @@ def drop_metadata_table(
     for step in steps_of_deletion(paths):
         check_lease()
         storage.delete(step)
-    if paths:  # on a local disk, this removes the folders that are kept while the table exists
-        check_lease()
-        storage.delete([f"{METADATA_FOLDER}/{PREPARED_FOLDER}/none"])
     if not keeps_indexes:
         remove_stale_definitions(storage, check_lease)
     return properties

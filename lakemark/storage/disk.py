@@ -149,6 +149,13 @@ def remove_empty_folders(folder: str, root: str) -> None:
             folder = os.path.dirname(folder)
 
 
+def folders_kept_with(full_path: str) -> list[str]:
+    """Return the folders that ``remove_empty_folders`` keeps as long as a file exists."""
+    if not full_path.endswith(_PROPERTIES):
+        return []
+    return [full_path.removesuffix(_PROPERTIES) + ending for ending in _USED_BY_EACH_COMMIT]
+
+
 def _is_used_by_each_commit(folder: str) -> bool:
     ending = next((one for one in _USED_BY_EACH_COMMIT if folder.endswith(one)), None)
     return ending is not None and os.path.exists(folder.removesuffix(ending) + _PROPERTIES)

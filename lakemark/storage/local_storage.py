@@ -35,6 +35,7 @@ from lakemark.storage.disk import (
     checksum_of,
     content_mismatch,
     create_empty,
+    folders_kept_with,
     link,
     open_unfinished,
     remove,
@@ -214,7 +215,7 @@ class LocalStorage:
                 remove(full_path)
                 remove_unfinished(full_path)
             self._unsynced.note_removal(full_path)
-            emptied.add(os.path.dirname(full_path))
+            emptied |= {os.path.dirname(full_path), *folders_kept_with(full_path)}
         for folder in emptied:
             remove_empty_folders(folder, self._root)
 

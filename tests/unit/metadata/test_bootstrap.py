@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
 
 import pytest
 
-from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.metadata_table import (
+    drop_metadata_table,
+    keep_metadata_table,
+    metadata_differences,
+)
+from lakemark.storage import StorageLocation, open_storage
 from lakemark.timeline import clock
 from tests.storages import CountingStorage
 from tests.table_services import make_plain, new_storage
-from tests.tables import Row, commit, contents, writer
+from tests.tables import Row, commit, contents, make, writer
 
 
 def requests_of_a_commit(partitions: int) -> Counter[str]:
@@ -34,6 +40,15 @@ def requests_of_a_commit(partitions: int) -> Counter[str]:
 
 def test_a_commit_costs_no_more_where_there_are_many_files() -> None:
     assert requests_of_a_commit(100) == requests_of_a_commit(3)
+
+
+def test_a_dropped_metadata_table_leaves_no_folder_on_a_local_disk(tmp_path: Path) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path / "table")))
+    make(storage)
+    commit(writer(storage), [Row("a", 1, 1)])
+    assert (tmp_path / "table/.hoodie/metadata/.hoodie/.aux/prepared").is_dir()
+    drop_metadata_table(writer(storage).table)
+    assert not (tmp_path / "table/.hoodie/metadata").exists()
 
 
 class _Behind(datetime):

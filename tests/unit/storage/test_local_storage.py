@@ -289,3 +289,17 @@ def between_names_and_sizes(
         changed.setattr(os, "scandir", interrupted)
         yield
     assert not todo
+
+
+@pytest.mark.parametrize("folder", [".hoodie/.aux/prepared", ".hoodie/metadata/.hoodie/.temp"])
+def test_the_folders_of_commits_are_kept_while_their_table_exists(
+    storage: Storage, root: Path, folder: str
+) -> None:
+    properties = f"{folder.rpartition('/.hoodie/')[0]}/.hoodie/hoodie.properties".lstrip("/")
+    storage.create(properties, b"x")
+    storage.create(f"{folder}/1/a", b"x")
+    storage.delete([f"{folder}/1/a"])
+    assert (root / folder).is_dir()
+    assert not (root / folder / "1").exists()
+    storage.delete([properties])
+    assert not (root / ".hoodie").exists()
