@@ -14,7 +14,7 @@ import argparse
 import cProfile
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,6 @@ import pyarrow as pa
 from benchmarks.engines import work_folder
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.execution.runner import LocalRunner
-from sinks.audit import OffsetGap
 from sinks.batch import RoutedBatch
 from sinks.hudi.exchange import MemoryExchange
 from sinks.hudi.sink import HudiSink
