@@ -20,6 +20,7 @@ from lakemark.operations.table_index import DEFAULT_BUCKETS, IndexKind
 from tests.golden.make.options import CONSISTENT_HASHING
 from tests.interop.oracle import ApacheTable
 from tests.interop.test_lookup_index import RECORD_INDEX
+from tests.interop.test_partitioned_record_index import RECORD_LEVEL_INDEX
 
 TableTypeName = Literal["MERGE_ON_READ", "COPY_ON_WRITE"]
 Creator = Literal["apache", "lakemark"]
@@ -33,12 +34,16 @@ SCHEMA: Final = pa.schema(
         ("at", pa.timestamp("us", "UTC")),
         ("ts", pa.int64()),
         ("v", pa.int32()),
+        ("millis", pa.int64()),
+        ("seconds", pa.int64()),
+        ("date", pa.date32()),
         ("day", pa.string()),
     ]
 )
 #: The same in SQL; the partition columns are the last ones.
 SQL_COLUMNS: Final = (
-    "id STRING, n BIGINT, region STRING, half INT, at TIMESTAMP, ts BIGINT, v INT, day STRING"
+    "id STRING, n BIGINT, region STRING, half INT, at TIMESTAMP, ts BIGINT, v INT, "
+    "millis BIGINT, seconds BIGINT, date DATE, day STRING"
 )
 
 #: Texts with the characters that record keys, hashes, logs and indexes treat in a special way.
@@ -71,17 +76,20 @@ class Index(NamedTuple):
     Attributes:
         options: what Apache Hudi's writers set.
         is_global: whether a key is unique in the whole table, so that rows move.
-        has_buckets: whether it is the bucket index.
+        is_record_index: whether it is in the metadata table.
+        kind: the kind that lakemark creates.
     """
 
     options: Mapping[str, str]
     is_global: bool = False
-    has_buckets: bool = False
+    is_record_index: bool = False
+    kind: IndexKind = IndexKind.LOOKUP
 
 
 INDEXES: Final[Mapping[str, Index]] = {
-    "bucket": Index({"hoodie.index.type": "BUCKET"}, has_buckets=True),
-    "consistent": Index(CONSISTENT_HASHING),
+    "bucket": Index({"hoodie.index.type": "BUCKET"}, kind=IndexKind.BUCKET),
+    "partition_buckets": Index({"hoodie.index.type": "BUCKET"}, kind=IndexKind.BUCKET),
+    "consistent": Index(CONSISTENT_HASHING, kind=IndexKind.CONSISTENT_HASHING),
     "simple": Index({"hoodie.index.type": "SIMPLE"}),
     "bloom": Index({"hoodie.index.type": "BLOOM"}),
     "global_simple": Index({"hoodie.index.type": "GLOBAL_SIMPLE"}, is_global=True),
@@ -93,15 +101,21 @@ INDEXES: Final[Mapping[str, Index]] = {
             **RECORD_INDEX,
         },
         is_global=True,
+        is_record_index=True,
     ),
+    "partitioned_record": Index(RECORD_LEVEL_INDEX, is_record_index=True),
 }
+
+#: In the index ``partition_buckets``, the partitions that match have three buckets, others two.
+BUCKETS_OF_PARTITIONS: Final = "^$|north|12.?31|01.?0[13]|1970,3"
 
 
 class Keys(NamedTuple):
     """A key generator, and its columns.
 
     Attributes:
-        record, partition: the columns.
+        record, partition: the columns. Without ``record``, each row gets an automatic key, and the
+            writers only insert.
         fields: the partition fields as Apache Hudi's writers name them, if they differ.
         generator: the class of Apache Hudi; None if it infers the class from the columns.
         options: further options.
@@ -127,11 +141,29 @@ _BY_DAY: Final = {
 }
 #: With ``CUSTOM``, Apache Hudi cannot read such folders.
 _IN_NESTED_FOLDERS: Final = {**_BY_DAY, "hoodie.keygen.timebased.output.dateformat": "yyyy/MM/dd"}
+_BY_HOUR: Final = {
+    "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+    "hoodie.keygen.timebased.output.dateformat": "yyyyMMdd-HH",
+    "hoodie.keygen.timebased.timezone": "UTC",
+}
+_BY_MONTH: Final = {
+    "hoodie.keygen.timebased.timestamp.type": "SCALAR",
+    "hoodie.keygen.timebased.timestamp.scalar.time.unit": "DAYS",
+    "hoodie.keygen.timebased.output.dateformat": "yyyy-MM",
+    "hoodie.keygen.timebased.timezone": "UTC",
+}
+#: Apache Hudi reads the folder as a number, too.
+_OF_SECONDS: Final = {
+    "hoodie.keygen.timebased.timestamp.type": "UNIX_TIMESTAMP",
+    "hoodie.keygen.timebased.output.dateformat": "yyyyMMdd",
+    "hoodie.keygen.timebased.timezone": "America/New_York",
+}
 _UNCHECKED: Final = {"hoodie.write.complex.keygen.validation.enable": "false"}
 _BARE: Final = {**_UNCHECKED, "hoodie.write.complex.keygen.new.encoding": "true"}
 _SLASHES: Final = {"hoodie.datasource.write.slash.separated.date.partitioning": "true"}
 _VIRTUAL: Final = {"hoodie.populate.meta.fields": "false"}
 
+#: Not here: times that are texts (``DATE_STRING``), which lakemark does not write.
 KEYS: Final[Mapping[str, Keys]] = {
     "simple": Keys(("id",), ("region",)),
     "complex": Keys(("id", "n"), ("region",)),
@@ -152,6 +184,20 @@ KEYS: Final[Mapping[str, Keys]] = {
         options=_IN_NESTED_FOLDERS,
         is_created_by_lakemark=False,
     ),
+    "timestamp_millis": Keys(
+        ("id",),
+        ("millis",),
+        generator="TimestampBasedAvroKeyGenerator",
+        options=_BY_HOUR,
+        is_created_by_lakemark=False,
+    ),
+    "timestamp_date": Keys(
+        ("id",),
+        ("date",),
+        generator="TimestampBasedKeyGenerator",
+        options=_BY_MONTH,
+        is_created_by_lakemark=False,
+    ),
     "custom": Keys(
         ("id", "n"),
         ("region", "at"),
@@ -160,10 +206,24 @@ KEYS: Final[Mapping[str, Keys]] = {
         options=_BY_DAY,
         is_created_by_lakemark=False,
     ),
+    "custom_seconds": Keys(
+        ("id",),
+        ("seconds",),
+        fields=("seconds:TIMESTAMP",),
+        generator="CustomAvroKeyGenerator",
+        options=_OF_SECONDS,
+        is_created_by_lakemark=False,
+    ),
+    "custom_non_partitioned": Keys(
+        ("id",), (), generator="CustomKeyGenerator", is_created_by_lakemark=False
+    ),
     "slash_dates": Keys(("id",), ("day",), options=_SLASHES, is_created_by_sql=True),
     "non_partitioned": Keys(("id",), ()),
+    "non_partitioned_complex": Keys(("id", "n"), (), generator="NonpartitionedKeyGenerator"),
     "virtual": Keys(("id",), ("region",), options=_VIRTUAL, meta_columns=False),
     "virtual_complex": Keys(("id", "n"), ("region",), options=_VIRTUAL, meta_columns=False),
+    "automatic": Keys((), ("region",)),
+    "automatic_non_partitioned": Keys((), ()),
 }
 
 
@@ -199,11 +259,14 @@ class Cell:
         # Apache Hudi has no consistent hashing of copy-on-write tables.
         yield has_rings and self.table_type == "COPY_ON_WRITE"
         # Files without meta columns have neither keys for an index nor Bloom filters.
-        yield not keys.meta_columns and self.index not in ("bucket", "simple", "global_simple")
+        hashed_or_read = ("bucket", "partition_buckets", "simple", "global_simple")
+        yield not keys.meta_columns and self.index not in hashed_or_read
         # Version 9 has one encoding of a single key.
         yield self.keys == "complex_bare" and self.version == 9
         # Tables of version 6 do not store the types of the fields of CUSTOM.
-        yield self.keys == "custom" and self.version == 6
+        yield self.keys in ("custom", "custom_seconds") and self.version == 6
+        # Buckets are found by the columns of the record key.
+        yield not keys.record and INDEXES[self.index].kind is not IndexKind.LOOKUP
         yield self.creator == "lakemark" and not keys.is_created_by_lakemark
 
 
@@ -241,6 +304,16 @@ class CellTable:
         return KEYS[self.cell.keys]
 
     @property
+    def ordering(self) -> tuple[str, ...]:
+        """The ordering columns of the table; rows with automatic keys have no order."""
+        return ("ts",) if self.keys.record else ()
+
+    @property
+    def reads_folders(self) -> bool:
+        """Whether Apache Hudi reads the partition column only from the names of the folders."""
+        return self.cell.keys in ("timestamp", "timestamp_date")
+
+    @property
     def is_hive_style(self) -> bool:
         """Whether folders are named ``column=value``."""
         return self._draw("hive style") and not self.has_slash_dates
@@ -258,7 +331,7 @@ class CellTable:
     @property
     def has_metadata(self) -> bool:
         """Whether the table has a metadata table."""
-        return self._draw("metadata table") or self.cell.index == "record"
+        return self._draw("metadata table") or self.index.is_record_index
 
     @property
     def has_filters(self) -> bool:
@@ -276,7 +349,7 @@ class CellTable:
             "orders",
             self.keys.record,
             self.keys.fields or self.keys.partition,
-            ["ts"],
+            self.ordering,
             table_type=self.cell.table_type,
             version=self.cell.version,
             has_metadata=self.has_metadata,
@@ -300,14 +373,13 @@ class CellTable:
 
     def create(self) -> None:
         """Create the table with lakemark."""
-        kinds = {"bucket": IndexKind.BUCKET, "consistent": IndexKind.CONSISTENT_HASHING}
-        kind = kinds.get(self.cell.index, IndexKind.LOOKUP)
+        kind = self.index.kind
         table = lakemark.create(
             self.path,
             schema=SCHEMA,
             record_key=self.keys.record,
             partition_by=self.keys.partition,
-            ordering="ts",
+            ordering=self.ordering,
             table_type=self.cell.table_type,
             version=self.cell.version,
             meta_columns=self.keys.meta_columns,
@@ -318,8 +390,8 @@ class CellTable:
             url_encode=self.is_encoded,
             slash_separated_dates=self.has_slash_dates,
         )
-        if self.cell.index == "record":
-            table.create_index("record_index")
+        if self.index.is_record_index:
+            table.create_index("record_index", partitioned=not self.index.is_global)
         if self.has_filters:
             table.create_index("bloom_filters")
 
@@ -327,8 +399,8 @@ class CellTable:
         """Open the table with lakemark, as a new process would."""
         return lakemark.open(
             self.path,
-            buckets=2 if self.index.has_buckets else None,
-            partition_change="move" if self.index.is_global else None,
+            buckets=2 if self.cell.index == "bucket" else None,
+            partition_change="move" if self.index.is_global and self.keys.record else None,
         )
 
 
@@ -339,12 +411,16 @@ Row: TypeAlias = dict[str, Any]
 class Model:
     """The row of each number, of which the largest ordering value wins.
 
+    If keys are automatic, each row is another one, and the last row of each batch has an equal.
+
     Attributes:
+        has_keys: whether a number is the key of one row.
         is_global: whether a row may change its partition.
         regions: the values of the partition column.
-        rows: the rows, by their numbers.
+        rows: the rows, by their numbers, or in the order of their insertion.
     """
 
+    has_keys: bool
     is_global: bool
     regions: tuple[str | None, ...]
     rows: dict[int, Row] = field(default_factory=dict)
@@ -357,26 +433,43 @@ class Model:
             ts: their ordering value.
             shift: how far rows move to other partitions, if they may.
         """
-        made = {n: self._row(n, ts, shift if self.is_global else 0) for n in numbers}
-        for number, row in made.items():
-            if number not in self.rows or self.rows[number]["ts"] <= ts:
-                self.rows[number] = row
-        return pa.Table.from_pylist(list(made.values()), SCHEMA)
+        may_move = self.is_global or not self.has_keys
+        made = [self._row(n, ts, shift if may_move else 0) for n in numbers]
+        made += [] if self.has_keys else made[-1:]
+        for row in made:
+            place = row["n"] if self.has_keys else len(self.rows)
+            if place not in self.rows or self.rows[place]["ts"] <= ts:
+                self.rows[place] = row
+        return pa.Table.from_pylist(made, SCHEMA)
 
     def deletes(self, numbers: Iterable[int], ts: int) -> pa.Table:
         """Return rows to delete, and apply the deletion."""
         gone = [self.rows.pop(n) if n in self.rows else self._row(n, ts, 0) for n in numbers]
         return pa.Table.from_pylist([{**row, "ts": ts} for row in gone], SCHEMA)
 
+    def sorted_rows(self) -> list[Row]:
+        """Return all rows in the order of ``sorted_rows``."""
+        return sorted_rows(self.rows.values())
+
     def _row(self, number: int, ts: int, shift: int) -> Row:
         place = (number + shift) % len(self.regions)
+        at = _MIDNIGHT + timedelta(days=place - 1, microseconds=-(number % 2))
+        seconds = None if self.regions[place] is None else int(at.timestamp())
         return {
             "id": ODD_IDS[number] if number < len(ODD_IDS) else f"k{number:03d}",
             "n": number,
             "region": self.regions[place],
             "half": place % 2,
-            "at": _MIDNIGHT + timedelta(days=place - 1, microseconds=-(number % 2)),
+            "at": at,
             "ts": ts,
             "v": 1000 * ts + number,
+            "millis": None if seconds is None else 1000 * seconds - number % 2,
+            "seconds": seconds,
+            "date": None if seconds is None else at.date(),
             "day": None if self.regions[place] is None else f"2026-01-0{place + 1}",
         }
+
+
+def sorted_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return rows in an order that does not depend on where they are stored."""
+    return sorted(rows, key=lambda row: (row["n"], row["ts"], row["at"]))
