@@ -58,6 +58,7 @@ def find_differences(
     Missing file statistics do not count as a difference if the index does not include the column.
     Missing partition statistics do not count if no partition has statistics of the column.
     Partition statistics may be wider than the rows, unless they are marked as tight (exact).
+    Bounds of a column of nulls may be zero, as Apache Hudi records them.
     The metadata table may describe files that an inflight clean has already deleted.
     Bloom filters must equal those in the footers of the base files. The record index must have the
     file group of each record key that queries read, and no other keys. A secondary index must have
@@ -217,12 +218,29 @@ def _is_same(stored: dict[str, object], actual: dict[str, object], kind: pa.Data
     """Return whether stored statistics equal the actual ones.
 
     Apache Hudi does not shorten texts in bounds, and may use NaN as a bound. Lakemark shortens
-    texts and omits NaN, so stored bounds are also compared after such a conversion.
+    texts and omits NaN, so stored bounds are also compared after such a conversion. In a base file
+    that has only nulls in a column, Apache Hudi may find the bounds ``_zero``.
     """
-    if stored == actual:
+    is_empty = actual["max"] is None
+    zero = _zero(kind)
+    if stored == actual or (is_empty and stored == {**actual, "min": zero, "max": zero}):
         return True
     kept = bounds_of(pa.chunked_array([pa.array([stored["min"], stored["max"]], kind)]))
     return {**stored, "min": kept[0].as_py(), "max": kept[1].as_py()} == actual
+
+
+def _zero(kind: pa.DataType) -> object:
+    """Return the value that Apache Hudi takes for a bound of a column of nulls; None for texts.
+
+    Parquet's statistics of numbers, times and booleans begin with zero, and
+    ``ParquetUtils.readColumnStatsFromMetadata`` of Apache Hudi 1.2.0 does not ask whether they have
+    seen a value. Such bounds are too wide, but no reader skips a row because of them.
+    """
+    if pa.types.is_boolean(kind):
+        return False
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return None
+    return pa.array([0], kind)[0].as_py()
 
 
 def _may_grow(file: DataFile, version: FormatVersion) -> bool:
@@ -276,12 +294,31 @@ def _partition_differences(
             known, actual = _range(stored[path], name), _range(exact if is_tight else widened, name)
             if not any(part.columns for part in parts):
                 continue  # no row is outside of any bounds; Apache Hudi keeps those of former rows
-            if known is None or actual is None or _bounds(known) != _bounds(actual):
+            if not (known and actual and _are_bounds(known, actual, columns.field(name), parts)):
                 yield Difference(join(path, ""), name, _text(known), _text(actual))
         for name in sorted(indexed):
             actual = _range(exact, name)
             if (path, name) not in recorded and actual is not None and actual["max"] is not None:
                 yield Difference(join(path, ""), name, "no statistics", _text(actual))
+
+
+def _are_bounds(
+    known: dict[str, object],
+    actual: dict[str, object],
+    field: pa.Field,
+    files: Iterable[ColumnRanges],
+) -> bool:
+    """Return whether the stored bounds of a partition are those of its rows.
+
+    Apache Hudi may have united them with ``_zero``, if a file has only nulls.
+    """
+    if _bounds(known) == _bounds(actual):
+        return True
+    of_files = (_range(file, field.name) for file in files)
+    has_nulls = any(one is not None and one["max"] is None for one in of_files)
+    united = pa.array([*_bounds(actual), _zero(field.type)], field.type)
+    kept = bounds_of(pa.chunked_array([united])).to_pylist()
+    return has_nulls and _bounds(known) == tuple(kept)
 
 
 def _range(ranges: ColumnRanges, name: str) -> dict[str, object] | None:

@@ -141,9 +141,10 @@ _BY_DAY: Final = {
 }
 #: With ``CUSTOM``, Apache Hudi cannot read such folders.
 _IN_NESTED_FOLDERS: Final = {**_BY_DAY, "hoodie.keygen.timebased.output.dateformat": "yyyy/MM/dd"}
+#: Apache Hudi reads the folder of a number as a number, too.
 _BY_HOUR: Final = {
     "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
-    "hoodie.keygen.timebased.output.dateformat": "yyyyMMdd-HH",
+    "hoodie.keygen.timebased.output.dateformat": "yyyyMMddHH",
     "hoodie.keygen.timebased.timezone": "UTC",
 }
 _BY_MONTH: Final = {
@@ -152,7 +153,6 @@ _BY_MONTH: Final = {
     "hoodie.keygen.timebased.output.dateformat": "yyyy-MM",
     "hoodie.keygen.timebased.timezone": "UTC",
 }
-#: Apache Hudi reads the folder as a number, too.
 _OF_SECONDS: Final = {
     "hoodie.keygen.timebased.timestamp.type": "UNIX_TIMESTAMP",
     "hoodie.keygen.timebased.output.dateformat": "yyyyMMdd",
