@@ -126,6 +126,9 @@ def check(oracle: Oracle, table: CellTable, model: Model) -> None:
         ignored += [name for name in theirs.column_names if name.startswith("_hoodie_")]
     assert_same_rows(ours, theirs, ignoring=ignored)
     differences = lakemark.open(table.path).metadata_differences()
+    if table.cell.index == "partition_buckets":
+        # Apache Hudi does not narrow the statistics of partitions whose files it has replaced.
+        differences = [one for one in differences if one.path[-1:] not in ("", "/")]
     assert not differences, differences[:3]
 
 
