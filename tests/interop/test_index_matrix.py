@@ -103,7 +103,8 @@ def change_bucket_counts(oracle: Oracle, table: CellTable) -> None:
         f"CALL partition_bucket_index_manager(table => '{apache.name}', overwrite => "
         f"'{BUCKETS_OF_PARTITIONS}', bucket_number => 2, dry_run => false)"
     )
-    with oracle.named(apache.name, table.path), oracle.settings(apache.version_options):
+    options = {**apache.version_options, **table.keys.options}
+    with oracle.named(apache.name, table.path), oracle.settings(options):
         assert oracle.query(call).column("result").to_pylist() == ["SUCCESS"]
 
 
