@@ -27,8 +27,6 @@ import pyarrow.compute as pc
 from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.java_hash import list_hash
 from lakemark.errors import InvalidConfig
-from lakemark.index.index import NEW_KEY
-from lakemark.index.key_search import SearchedGroup
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
 from lakemark.model.file_slice import FileGroupId
 
@@ -113,23 +111,6 @@ class BucketIndex:
         chunks = record_keys.chunks if isinstance(record_keys, pa.ChunkedArray) else [record_keys]
         hashes = [self._hashes(chunk) for chunk in chunks]
         return np.concatenate([np.empty(0, np.int32), *hashes]) & np.int32(0x7FFFFFFF)
-
-    def tag(
-        self,
-        groups: Sequence[SearchedGroup],
-        record_keys: pa.Array | pa.ChunkedArray,
-        partition_path: str,
-    ) -> npt.NDArray[np.int32]:
-        """See ``Index.tag``. No file is read, because the hash of a key decides.
-
-        Raises:
-            InvalidConfig: another index created one of the file groups.
-        """
-        positions = np.full(self.bucket_count, NEW_KEY, np.int32)
-        ids = [group.readable.group for group in groups]
-        for position, group in enumerate(groups_by_bucket(ids, self.count_in).values()):
-            positions[bucket_of(group.file_id)] = position
-        return positions[self.bucket_ids(record_keys)]
 
     def _hashes(self, keys: pa.Array) -> npt.NDArray[np.int32]:
         """Return ``List.hashCode`` of the hash fields of each key.

@@ -22,7 +22,7 @@ from lakemark.model.meta_columns import PARTITION_PATH
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundGroups:
-    """The file groups in which rows were found; an ``Index``.
+    """The file groups in which rows were found; a ``KeyLookup``.
 
     Attributes:
         file_ids: for each partition path, the ids of the file groups of its rows, in the order of
@@ -37,7 +37,7 @@ class FoundGroups:
         record_keys: pa.Array | pa.ChunkedArray,
         partition_path: str,
     ) -> npt.NDArray[np.int32]:
-        """See ``Index.tag``; the keys must be those of the rows in the partition.
+        """See ``KeyLookup.tag``; the keys must be those of the rows in the partition.
 
         Raises:
             CorruptData: a row was found in a file group of another partition.

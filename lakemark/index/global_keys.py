@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.execution.runner import Runner
-from lakemark.index.index import NEW_KEY
+from lakemark.index.key_lookup import NEW_KEY
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.stored_keys import StoredKeys
 from lakemark.merge.join import WinnerRule

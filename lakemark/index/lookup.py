@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
-from lakemark.index.index import NEW_KEY
+from lakemark.index.key_lookup import NEW_KEY
 from lakemark.index.key_search import SearchedGroup, find_live_keys, search_footer
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
@@ -46,7 +46,7 @@ _NAMESPACE = uuid.UUID("0d1f0cf5-3c0b-5d0f-9f3e-8f9b6e2f7a11")
 
 @dataclass(frozen=True, slots=True)
 class LookupIndex:
-    """Finds record keys in the files of a partition; an ``Index``.
+    """Finds record keys in the files of a partition; a ``KeyLookup``.
 
     Attributes:
         reader: reader of the table.
@@ -62,7 +62,7 @@ class LookupIndex:
         record_keys: pa.Array | pa.ChunkedArray,
         partition_path: str,
     ) -> npt.NDArray[np.int32]:
-        """See ``Index.tag``."""
+        """See ``KeyLookup.tag``."""
         keys = _distinct(record_keys)
         found = _Found(self.reader, groups, keys)
         slices = [group.readable for group in groups]

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.errors import CorruptData, HudiError, Refused
-from lakemark.index.index import NEW_KEY
+from lakemark.index.key_lookup import NEW_KEY
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_shards import has_no_series
@@ -44,7 +44,7 @@ class UnreadLocation(Refused):
 
 @dataclass(frozen=True, slots=True)
 class RecordLevelIndex:
-    """The locations of the keys of one batch; an ``Index``.
+    """The locations of the keys of one batch; a ``KeyLookup``.
 
     Attributes:
         locations: the location of each key that has a row, with the columns ``record_key``,
@@ -102,7 +102,7 @@ class RecordLevelIndex:
         record_keys: pa.Array | pa.ChunkedArray,
         partition_path: str,
     ) -> npt.NDArray[np.int32]:
-        """See ``Index.tag``; all keys must be among those that were looked up.
+        """See ``KeyLookup.tag``; all keys must be among those that were looked up.
 
         Raises:
             UnreadLocation: a key has a row in another partition, or the index locates it in a file
@@ -139,7 +139,7 @@ class RecordLevelIndex:
 
 @dataclass(frozen=True, slots=True)
 class PartitionedRecordLevelIndex:
-    """The locations of keys that are unique only within a partition; an ``Index``.
+    """The locations of keys that are unique only within a partition; a ``KeyLookup``.
 
     Attributes:
         index: the record index as of the timeline on which the commit is based.
@@ -155,7 +155,7 @@ class PartitionedRecordLevelIndex:
         record_keys: pa.Array | pa.ChunkedArray,
         partition_path: str,
     ) -> npt.NDArray[np.int32]:
-        """See ``Index.tag``.
+        """See ``KeyLookup.tag``.
 
         Raises:
             UnreadLocation: the index locates a key in a file group that queries do not read.

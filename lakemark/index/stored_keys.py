@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
-from lakemark.index.index import NEW_KEY
+from lakemark.index.key_lookup import NEW_KEY
 from lakemark.index.key_search import SearchedGroup, find_live_keys
 from lakemark.read.file_group_reader import FileGroupReader
 
@@ -21,7 +21,7 @@ Positions = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredKeys:
-    """Keys that have one live row in the whole table, and their file groups; an ``Index``.
+    """Keys that have one live row in the whole table, and their file groups; a ``KeyLookup``.
 
     ``tag`` treats a key as new in each partition that has no live row of the key, even if a file
     there still has an old row or a delete of the key.
@@ -83,7 +83,7 @@ class StoredKeys:
         record_keys: pa.Array | pa.ChunkedArray,
         partition_path: str,
     ) -> Positions:
-        """See ``Index.tag``; all keys must be among those that were searched."""
+        """See ``KeyLookup.tag``; all keys must be among those that were searched."""
         here = {group.readable.group: position for position, group in enumerate(groups)}
         positions = [here.get(group.readable.group, NEW_KEY) for group in self.groups]
         return np.array([*positions, NEW_KEY], np.int32)[self.find(record_keys)]

@@ -83,7 +83,8 @@ def write_runs(
     Raises:
         Refused: a partition has data files, but no metafile.
     """
-    placed = writer.assigner.place_buckets(lambda: (bucket.partition_path for bucket in buckets))
+    paths = [bucket.partition_path for bucket in buckets]
+    placed = writer.assigner.place_buckets(context, lambda: paths)
     if writer.settings.first_ring_count is not None:
         assert placed is not None
         return _join(runner.map(lambda one: _write_rings(context, placed, one, runs), buckets))

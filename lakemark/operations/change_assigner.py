@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakemark.errors import SnapshotChanged
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.global_keys import MovedChanges, move_rows
-from lakemark.index.index import Index, NewKeysIndex
+from lakemark.index.key_lookup import KeyLookup, NoLookup
 from lakemark.index.lookup import LookupIndex
 from lakemark.index.record_level import PartitionedRecordLevelIndex, RecordLevelIndex
 from lakemark.index.stored_keys import StoredKeys
@@ -20,12 +20,14 @@ from lakemark.metadata.record_index import RecordIndex
 from lakemark.model.action import COMMITS
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import AssignedChanges, PlacedBuckets
+from lakemark.operations.bucket_assigner import BucketAssigner
 from lakemark.operations.file_group_assigner import (
     FileGroupAssigner,
     FileGroupAssignment,
     SharedGroups,
 )
 from lakemark.operations.hash_ring_assigner import HashRingAssigner
+from lakemark.operations.index import Index
 from lakemark.operations.later_commits import conflicts_with_later_commits
 from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
 from lakemark.operations.open_table import OpenTable
@@ -43,12 +45,9 @@ _SIZED_COMMITS = 20
 class ChangeAssigner:
     """Assigns the changes of one commit to file groups, as of ``TableWriter.begin``.
 
-    A table with a bucket index has a bucket for each change, consistent hashing has rings of
-    buckets, and any other table looks the keys up.
-
     Attributes:
         table: the open table.
-        settings: the index of the table.
+        settings: decide which ``Index`` the table has.
         groups: the file groups of a bucket index, which several commits share.
         shared_instant: the requested time of the commit, if other writers may write the same file
             groups (``non_blocking``); otherwise None.
@@ -58,7 +57,7 @@ class ChangeAssigner:
     settings: WriterSettings
     groups: FileGroupAssigner
     shared_instant: str | None = None
-    _rings: HashRingAssigner | None = field(default=None, init=False)
+    _used: list[Index] = field(default_factory=list, init=False)
 
     def assign_file_groups(self) -> FileGroupAssignment:
         """Return the existing file slices of the buckets (bucket index)."""
@@ -75,16 +74,15 @@ class ChangeAssigner:
         changes: pa.Table,
         *,
         looks_up: bool = True,
-        stored: Index | None = None,
+        stored: KeyLookup | None = None,
     ) -> AssignedChanges:
         """Return the file group of each change.
 
         Args:
             context: the context that ``TableWriter.begin`` returned.
             changes: all changes of the commit, at least one.
-            looks_up: whether a lookup index searches the keys. If not, all keys are treated as new.
-            stored: the file groups of the changes, if they are known (``MovedChanges``,
-                ``FoundGroups``).
+            looks_up: as for ``index``.
+            stored: as for ``index``.
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
@@ -94,45 +92,50 @@ class ChangeAssigner:
             MetadataTableBehind: the record index cannot be used until the next start.
             InvalidConfig: a file group was created with more buckets, or by another index.
         """
-        bucket_index = self.settings.index
-        if bucket_index is not None:
-            numbers = bucket_index.bucket_ids(
-                changes.column(RECORD_KEY), changes.column(PARTITION_PATH)
-            )
-            return AssignedChanges(numbers, self.assign_file_groups())
-        count = self.settings.first_ring_count
-        if count is None:
-            index: Index = NewKeysIndex()
-            if looks_up:
-                index = self._index_of(context, changes) if stored is None else stored
-            with conflicts_with_later_commits(self.table):
-                return self.lookup_assigner(context, index).assign(changes)
-        return self._ring_assigner(count).assign(changes)
+        with conflicts_with_later_commits(self.table):
+            return self.index(context, looks_up=looks_up, stored=stored).assign(changes)
 
-    def place_buckets(self, find_paths: Callable[[], Iterable[str]]) -> PlacedBuckets | None:
+    def place_buckets(
+        self, context: WriteContext, find_paths: Callable[[], Iterable[str]]
+    ) -> PlacedBuckets | None:
         """Return the buckets of the table; None with a lookup index.
 
         Args:
-            find_paths: finds the distinct partition paths of the rows. It is called only if the
-                table has consistent hashing, whose partitions have buckets of their own.
+            context: the context that ``TableWriter.begin`` returned.
+            find_paths: as for ``Index.place``.
 
         Raises:
             InvalidConfig: as for ``assign``.
             CorruptData: a stored ring is damaged.
         """
-        if self.settings.index is not None:
-            return PlacedBuckets(self.settings.index, self.assign_file_groups())
-        count = self.settings.first_ring_count
-        return None if count is None else self._ring_assigner(count).place(find_paths())
+        return self.index(context).place(find_paths)
 
-    def check_rings(self, timeline: Timeline) -> None:
-        """Check, under the lock, that no other writer has changed the rings of this commit.
+    def index(
+        self, context: WriteContext, *, looks_up: bool = True, stored: KeyLookup | None = None
+    ) -> Index:
+        """Return the index of the table, for the changes of this commit.
+
+        Args:
+            context: the context that ``TableWriter.begin`` returned.
+            looks_up: whether a lookup index searches the keys. If not, all keys are treated as new.
+            stored: the file groups of the changes, if they are known (``MovedChanges``,
+                ``FoundGroups``).
 
         Raises:
-            WriteConflict: a ring that assigned changes has been changed.
+            InvalidConfig: as for ``assign``.
         """
-        if self._rings is not None:
-            self._rings.check_rings(timeline)
+        index = self._open_index(context, looks_up=looks_up, stored=stored)
+        self._used.append(index)
+        return index
+
+    def check_index(self, timeline: Timeline) -> None:
+        """Check, under the lock, that no other writer has changed the buckets of this commit.
+
+        Raises:
+            WriteConflict: see ``Index.check_unchanged``.
+        """
+        for index in self._used:
+            index.check_unchanged(timeline)
 
     def move_rows(self, context: WriteContext, changes: pa.Table) -> MovedChanges:
         """Decide how changes are written so that rows move to their partitions.
@@ -178,12 +181,14 @@ class ChangeAssigner:
                 return RecordLevelIndex.of(index, record_keys).stored_keys(groups)
         return StoredKeys.search(context.reader, groups, record_keys, LocalRunner())
 
-    def lookup_assigner(self, context: WriteContext, index: Index) -> LookupAssigner:
+    def lookup_assigner(
+        self, context: WriteContext, open_lookup: Callable[[pa.Table], KeyLookup]
+    ) -> LookupAssigner:
         """Return what assigns changes to file groups, in a table with a lookup index.
 
         Args:
             context: the context that ``TableWriter.begin`` returned.
-            index: finds the file groups of stored keys.
+            open_lookup: returns what looks up the keys of changes.
         """
         properties, sizing = self.table.properties, self.table.base_files
         newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
@@ -194,7 +199,7 @@ class ChangeAssigner:
             # (``HoodieCDCExtractor``).
             sizing = replace(sizing, small_file_bytes=0)
         return LookupAssigner(
-            index=index,
+            open_lookup=open_lookup,
             view=self.table.view(),
             sizing=sizing,
             record_bytes=record_bytes,
@@ -204,14 +209,24 @@ class ChangeAssigner:
             deletes_may_add=context.merger.needs_whole_rows,
         )
 
-    def _ring_assigner(self, first_count: int) -> HashRingAssigner:
-        table = self.table
-        key_fields = table.properties.record_key_fields
-        view, timeline = table.view(), table.timeline
-        self._rings = HashRingAssigner(table.storage, view, timeline, key_fields, first_count)
-        return self._rings
+    def _open_index(
+        self, context: WriteContext, *, looks_up: bool, stored: KeyLookup | None
+    ) -> Index:
+        if self.settings.index is not None:
+            return BucketAssigner(self.settings.index, self.assign_file_groups())
+        count = self.settings.first_ring_count
+        if count is not None:
+            table, key_fields = self.table, self.table.properties.record_key_fields
+            return HashRingAssigner(table.storage, table.view(), table.timeline, key_fields, count)
 
-    def _index_of(self, context: WriteContext, changes: pa.Table) -> Index:
+        def open_lookup(changes: pa.Table) -> KeyLookup:
+            if not looks_up:
+                return NoLookup()
+            return self._lookup_of(context, changes) if stored is None else stored
+
+        return self.lookup_assigner(context, open_lookup)
+
+    def _lookup_of(self, context: WriteContext, changes: pa.Table) -> KeyLookup:
         """Return the record index if the table has one, and otherwise search the files."""
         if not context.has_record_index:
             return LookupIndex(context.reader, LocalRunner())

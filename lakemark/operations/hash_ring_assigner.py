@@ -7,7 +7,7 @@ and compared again before the commit is published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,7 +59,7 @@ class HashRings:
 
 @dataclass
 class HashRingAssigner:
-    """Assigns the changes of one commit to file groups.
+    """Assigns the changes of one commit to file groups; an ``Index``.
 
     Attributes:
         storage: the table's root.
@@ -77,31 +77,16 @@ class HashRingAssigner:
     _rings: dict[str, HashRing] = field(default_factory=dict, init=False)
 
     def assign(self, changes: pa.Table) -> AssignedChanges:
-        """Return the file group of each change.
-
-        Args:
-            changes: all changes of the commit, with the columns for key and path.
-
-        Raises:
-            CorruptData: a stored ring is damaged.
-            Refused: another writer replaced a file group, but its hash ring still names it.
-        """
+        """See ``Index.assign``. Only hash rings are read, because the hash of a key decides."""
         keys, paths = changes.column(RECORD_KEY), changes.column(PARTITION_PATH)
-        placed = self.place(pc.unique(paths).to_pylist())
+        placed = self.place(lambda: pc.unique(paths).to_pylist())
         return AssignedChanges(placed.index.bucket_ids(keys, paths), placed.assignment)
 
-    def place(self, partition_paths: Iterable[str]) -> PlacedBuckets:
-        """Return the buckets of partitions. A partition without a ring gets one.
-
-        Args:
-            partition_paths: the distinct paths of the partitions.
-
-        Raises:
-            CorruptData, Refused: as for ``assign``.
-        """
+    def place(self, find_paths: Callable[[], Iterable[str]]) -> PlacedBuckets:
+        """See ``Index.place``. A partition without a ring gets one."""
         assignment = AssignmentBuilder.of(self.view, 0)
         rings: dict[str, HashRing] = {}
-        for path in partition_paths:
+        for path in find_paths():
             rings[path] = ring = self._ring_of(path)
             current = _slices_by_file_id(self.view, path)
             for number, file_id in enumerate(ring.file_ids):
@@ -109,15 +94,8 @@ class HashRingAssigner:
                 assignment.set_group(Bucket(path, number), current.get(file_id, file_id))
         return PlacedBuckets(HashRings(rings, self.key_fields), assignment.build().assignment)
 
-    def check_rings(self, timeline: Timeline) -> None:
-        """Check that no clustering has split or merged buckets since the changes were assigned.
-
-        Args:
-            timeline: the timeline, just loaded under the table's lock.
-
-        Raises:
-            WriteConflict: the buckets of a partition have changed.
-        """
+    def check_unchanged(self, timeline: Timeline) -> None:
+        """See ``Index.check_unchanged``. A clustering may have split or merged buckets."""
         for path, used in self._rings.items():
             now = load_ring(self.storage, path, timeline)
             if now != used:

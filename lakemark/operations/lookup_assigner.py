@@ -9,6 +9,7 @@ Source: ``UpsertPartitioner`` and ``SparkUpsertDeltaCommitPartitioner`` of Apach
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config.parquet_settings import ParquetSettings
-from lakemark.index.index import NEW_KEY, Index
+from lakemark.index.key_lookup import NEW_KEY, KeyLookup
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.lookup import new_file_id
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
@@ -29,6 +30,7 @@ from lakemark.operations.assigned_changes import (
     Numbers,
     rows_by_partition,
 )
+from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.file_sizing import NewKeys, divide_new_keys
 from lakemark.write.partitioner import Bucket
@@ -36,10 +38,10 @@ from lakemark.write.partitioner import Bucket
 
 @dataclass(frozen=True, kw_only=True)
 class LookupAssigner:
-    """Assigns the changes of one commit to file groups.
+    """Assigns the changes of one commit to file groups; an ``Index``.
 
     Attributes:
-        index: the index of the table.
+        open_lookup: returns what looks up the keys of these changes.
         view: the file groups on which the commit is based.
         sizing: the sizes of base files.
         record_bytes: estimated size of a record.
@@ -50,7 +52,7 @@ class LookupAssigner:
             can decide.
     """
 
-    index: Index
+    open_lookup: Callable[[pa.Table], KeyLookup]
     view: FileSystemView
     sizing: ParquetSettings
     record_bytes: int
@@ -60,23 +62,12 @@ class LookupAssigner:
     deletes_may_add: bool = False
 
     def assign(self, changes: pa.Table) -> AssignedChanges:
-        """Return the file group of each change.
-
-        All changes of a new key go to the same file group. A new key that the batch only deletes is
-        written nowhere.
-
-        Args:
-            changes: all changes of the commit, with the columns for key, path and kind.
-
-        Raises:
-            SnapshotChanged: a file of the table was deleted.
-            CorruptData: a file is damaged.
-            Refused: several file groups of a partition contain the same key.
-        """
+        """See ``Index.assign``. A new key that is only deleted is written nowhere."""
         changes = changes.select([RECORD_KEY, PARTITION_PATH, CHANGE_KIND])
         assignment = AssignmentBuilder.of(self.view, changes.num_rows)
+        lookup = self.open_lookup(changes)
         for path, rows in rows_by_partition(changes):
-            targets = self._assign_in(path, changes.take(pa.array(rows)))
+            targets = self._assign_in(lookup, path, changes.take(pa.array(rows)))
             assignment.numbers[rows] = targets.numbers
             for number, current in enumerate(targets.slices):
                 new_id = new_file_id(number, path, self.instant, self.table_name)
@@ -84,11 +75,21 @@ class LookupAssigner:
             assignment.adding |= {Bucket(path, number) for number in targets.adding}
         return assignment.build()
 
-    def _assign_in(self, path: str, changes: pa.Table) -> _Targets:
+    def place(self, find_paths: Callable[[], Iterable[str]]) -> None:
+        """See ``Index.place``. The file group of a change is known only once its key is."""
+
+    def check_unchanged(self, timeline: Timeline) -> None:
+        """See ``Index.check_unchanged``. The table has no buckets.
+
+        If another commit adds keys to the same partitions, this is a conflict
+        (``lakemark.transaction.conflicts``).
+        """
+
+    def _assign_in(self, lookup: KeyLookup, path: str, changes: pa.Table) -> _Targets:
         """Assign the changes of one partition."""
         groups = searched_groups(self.view, path)
         keys = changes.column(RECORD_KEY)
-        positions = self.index.tag(groups, keys, path)
+        positions = lookup.tag(groups, keys, path)
         updated, codes = np.unique(positions, return_inverse=True)
         is_new = positions == NEW_KEY
         has_new = bool(is_new.any())

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from lakemark.errors import InvalidRecords, Unsupported
 from lakemark.execution.runner import Runner
-from lakemark.index.index import NewKeysIndex
+from lakemark.index.key_lookup import NoLookup
 from lakemark.merge.key_codes import key_codes
 from lakemark.model.commit_metadata import Operation
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -125,7 +125,7 @@ def _assign(writer: TableWriter, context: WriteContext, rows: pa.Table) -> Assig
     if index is not None:
         numbers = index.bucket_ids(rows.column(RECORD_KEY), rows.column(PARTITION_PATH))
         return AssignedChanges(numbers, FileGroupAssignment({}, view.partitions))
-    assigner = writer.assigner.lookup_assigner(context, NewKeysIndex())
+    assigner = writer.assigner.lookup_assigner(context, lambda _: NoLookup())
     return replace(assigner, view=replace(view, groups={})).assign(rows)
 
 

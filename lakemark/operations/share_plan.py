@@ -107,7 +107,8 @@ def plan_shares(
         return _plan_keys(writer, shares, wanted, write, runner)
     if CommitMetadata(operation=wanted.operation).replaces_rows:
         return _plan_overwrite(writer, shares, wanted, write, runner)
-    buckets = writer.assigner.place_buckets(lambda: shares.partition_paths(write.paths))
+    assigner = writer.assigner
+    buckets = assigner.place_buckets(write.context, lambda: shares.partition_paths(write.paths))
     return SharePlan(_into(write, buckets))
 
 

@@ -269,7 +269,7 @@ class TableWriter:
             if precondition is not None:
                 precondition(timeline)
             self.check_columns(timeline)
-            self.assigner.check_rings(timeline)
+            self.assigner.check_index(timeline)
             self._check_bucket_counts(timeline)
 
         fixed = {} if callable(extra_metadata) else extra_metadata

@@ -22,7 +22,7 @@ from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.found_groups import FoundGroups
-from lakemark.index.index import Index
+from lakemark.index.key_lookup import KeyLookup
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
@@ -92,7 +92,7 @@ class _Changes(NamedTuple):
     """The changes of an attempt, and the index that knows their file groups, if there is one."""
 
     rows: pa.Table
-    places: Index | None = None
+    places: KeyLookup | None = None
 
 
 class RowWriter:

@@ -1,4 +1,4 @@
-"""Every index tags a stored key with the file group that contains it, and with no other."""
+"""Every index assigns a change of a stored key to the file group that contains the key."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ from hypothesis import strategies as st
 
 from lakemark.config.parquet_settings import ParquetSettings
 from lakemark.config.table_properties import TableType
-from lakemark.errors import Refused
+from lakemark.errors import Refused, WriteConflict
 from lakemark.execution.runner import LocalRunner
-from lakemark.index.bucket import BucketIndex
 from lakemark.index.hash_ring import FIRST_INSTANT
-from lakemark.index.index import NEW_KEY, Index
+from lakemark.index.key_lookup import NEW_KEY
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.lookup import LookupIndex
 from lakemark.index.partition_buckets import config_path, load_partition_buckets
-from lakemark.index.record_level import PartitionedRecordLevelIndex, RecordLevelIndex
-from lakemark.index.stored_keys import StoredKeys
-from lakemark.model.changes import ChangeKind
-from lakemark.model.file_slice import BaseFile, FileSlice
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.bucket_assigner import BucketAssigner
+from lakemark.operations.file_group_assigner import FileGroupAssignment
 from lakemark.operations.hash_ring_assigner import HashRingAssigner
-from lakemark.operations.lookup_assigner import searched_groups
+from lakemark.operations.index import Index
+from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
 from lakemark.operations.table_writer import TableWriter
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.write.partitioner import Bucket
+from lakemark.write.write_context import WriteContext
 from tests.depth import examples
-from tests.rings import FIRST_BUCKETS, SPLIT_ALL, ring_writer
+from tests.rings import SPLIT_ALL, ring_writer
 from tests.tables import INDEX, Row, commit, lookup_writer, make, writer
 
 #: A file receives at most four keys, so that partitions have several file groups.
@@ -54,6 +56,8 @@ COUNTS = {
     "expressions": "south,3",
 }
 
+CHANGES = pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string()), CHANGE_KIND_FIELD])
+
 #: Java orders the last two as UTF-16, and Arrow as UTF-8, the other way round.
 ALL_KEYS = ("a", "b", "cc", "d", "é", "ff", "k:1,n:2", "z", "\uffee", "\U0001f600")
 KEYS = st.sampled_from(ALL_KEYS)
@@ -64,7 +68,7 @@ ROWS = st.lists(
 
 @dataclass(frozen=True)
 class KeysInMemory:
-    """The model: an index of the keys of each file group."""
+    """The model: a lookup of the keys of each file group."""
 
     keys: Mapping[str, set[str]]
 
@@ -87,11 +91,12 @@ class KeysInMemory:
 
 def in_memory(to: TableWriter) -> Index:
     slices = to.table.view().latest_slices()
-    return KeysInMemory({one.group.file_id: stored_keys(to, one) for one in slices})
+    model = KeysInMemory({one.group.file_id: stored_keys(to, one) for one in slices})
+    return to.assigner.lookup_assigner(open_context(to), lambda _: model)
 
 
 def lookup(to: TableWriter) -> Index:
-    return LookupIndex(open_reader(to), LocalRunner(2))
+    return opened(to, LookupAssigner)
 
 
 def lookup_without_footers(to: TableWriter) -> Index:
@@ -105,82 +110,47 @@ def lookup_without_footers(to: TableWriter) -> Index:
 def partitioned_record_index(to: TableWriter) -> Index:
     index = to.table.metadata_writer.record_index(to.table.timeline)
     assert index is not None and index.is_partitioned
-    return PartitionedRecordLevelIndex(index, to.table.metadata_writer.refusal_of_record_index)
+    return lookup(to)
 
 
 def record_index(to: TableWriter) -> Index:
     index = to.table.metadata_writer.record_index(to.table.timeline)
     assert index is not None and not index.is_partitioned
-    return RecordLevelIndex.of(index, pa.array(ALL_KEYS))
+    return lookup(to)
 
 
 def global_record_index(to: TableWriter) -> Index:
-    found = record_index(to)
-    assert isinstance(found, RecordLevelIndex)
-    return found.stored_keys(searched_groups(to.table.view()))
+    return with_stored_keys(to)
 
 
 def global_lookup(to: TableWriter) -> Index:
-    groups = searched_groups(to.table.view())
-    return StoredKeys.search(open_reader(to), groups, pa.array(ALL_KEYS), LocalRunner(2))
+    return with_stored_keys(to)
+
+
+def with_stored_keys(to: TableWriter) -> Index:
+    """Open the index of a batch whose rows move: it knows the keys of the whole table."""
+    context = open_context(to)
+    stored = to.assigner.find_stored(context, pa.array(ALL_KEYS))
+    return to.assigner.index(context, stored=stored)
 
 
 def hashed(to: TableWriter) -> Index:
-    return INDEX
+    return opened(to, BucketAssigner)
 
 
 def hashed_by_partition(to: TableWriter) -> Index:
-    assert to.settings.index is not None
-    return OfPartitions(to.settings.index)
+    return opened(to, BucketAssigner)
 
 
 def consistent_hashing(to: TableWriter) -> Index:
-    return Rings(to)
+    return opened(to, HashRingAssigner)
 
 
-@dataclass(frozen=True)
-class OfPartitions:
-    """A bucket index whose partitions have different bucket counts."""
-
-    index: BucketIndex
-
-    def tag(
-        self,
-        groups: Sequence[SearchedGroup],
-        record_keys: pa.Array | pa.ChunkedArray,
-        partition_path: str,
-    ) -> npt.NDArray[np.int32]:
-        """See ``Index.tag``."""
-        return self.index.in_partition(partition_path).tag(groups, record_keys, partition_path)
-
-
-@dataclass(frozen=True)
-class Rings:
-    """The file groups that hash rings give to changes."""
-
-    writer: TableWriter
-
-    def tag(
-        self,
-        groups: Sequence[SearchedGroup],
-        record_keys: pa.Array | pa.ChunkedArray,
-        partition_path: str,
-    ) -> npt.NDArray[np.int32]:
-        """See ``Index.tag``."""
-        table = self.writer.table
-        assigner = HashRingAssigner(
-            table.storage, table.view(), table.timeline, ("id",), FIRST_BUCKETS
-        )
-        paths = pa.repeat(pa.scalar(partition_path), len(record_keys))
-        assigned = assigner.assign(pa.table({RECORD_KEY: record_keys, PARTITION_PATH: paths}))
-        slices = assigned.assignment.slices
-        ids = [group.current.group for group in groups]
-        known = {
-            bucket.number: ids.index(one.group)
-            for bucket, one in slices.items()
-            if one.group in ids
-        }
-        return np.array([known.get(n, NEW_KEY) for n in assigned.numbers.tolist()], np.int32)
+def opened(to: TableWriter, expected: type) -> Index:
+    """Open the index as a commit does."""
+    index = to.assigner.index(open_context(to))
+    assert isinstance(index, expected)
+    return index
 
 
 OpenIndex = Callable[[TableWriter], Index]
@@ -189,7 +159,7 @@ LOOKUPS: tuple[OpenIndex, ...] = (in_memory, lookup, lookup_without_footers)
 #: Indexes in whose tables a key has one row, in one partition.
 GLOBAL: tuple[OpenIndex, ...] = (record_index, global_record_index, global_lookup)
 RECORD_INDEXES = (partitioned_record_index, record_index, global_record_index)
-#: Indexes that also tag new keys with a file group.
+#: Indexes that may assign a new key to an existing file group.
 HASHED: tuple[OpenIndex, ...] = (hashed, hashed_by_partition, consistent_hashing)
 OPENERS: tuple[OpenIndex, ...] = (*LOOKUPS, partitioned_record_index, *GLOBAL, *HASHED)
 each_index = pytest.mark.parametrize("open_index", OPENERS, ids=lambda one: one.__name__)
@@ -212,10 +182,42 @@ def stored_keys(to: TableWriter, file_slice: FileSlice) -> set[str]:
     return {key for rows in found for key in rows[RECORD_KEY].to_pylist()}
 
 
-def open_reader(to: TableWriter) -> FileGroupReader:
+def open_context(to: TableWriter) -> WriteContext:
     context = to.begin()
     to.cancel()
-    return context.reader
+    return context
+
+
+def open_reader(to: TableWriter) -> FileGroupReader:
+    return open_context(to).reader
+
+
+def assign(index: Index, keys: Sequence[tuple[str, str]]) -> list[FileGroupId | None]:
+    """Return the file group of changes with these paths and keys; None for a new file group.
+
+    Check that all changes of a key get the same file group, also if it is a new one.
+    """
+    paths, names = ([one[n] for one in keys] for n in (0, 1))
+    kinds = pa.array([int(ChangeKind.UPSERT)] * len(keys), pa.int8())
+    columns = {RECORD_KEY: names, PARTITION_PATH: paths, CHANGE_KIND: kinds}
+    # The changes of a batch arrive in chunks.
+    whole = pa.table(columns, CHANGES)
+    assigned = index.assign(pa.concat_tables([whole.slice(0, 1), whole.slice(1)]))
+    assert len(assigned.numbers) == len(keys)
+    buckets = [Bucket(path, n) for path, n in zip(paths, assigned.numbers.tolist(), strict=True)]
+    assert len({*zip(keys, buckets, strict=True)}) == len({*keys})
+    return current_groups(assigned.assignment, buckets)
+
+
+def current_groups(
+    assignment: FileGroupAssignment, buckets: Sequence[Bucket]
+) -> list[FileGroupId | None]:
+    slices = [assignment.task(bucket).current for bucket in buckets]
+    return [None if current is None else current.group for current in slices]
+
+
+def assign_in(index: Index, path: str, names: Sequence[str]) -> list[FileGroupId | None]:
+    return assign(index, [(path, name) for name in names])
 
 
 def open_writer(open_index: OpenIndex, storage: Storage | None = None) -> TableWriter:
@@ -251,7 +253,7 @@ def placed(open_index: OpenIndex, rows: list[Row]) -> list[Row]:
 @each_index
 @settings(deadline=None, max_examples=examples(12))
 @given(commits=st.lists(ROWS, min_size=1, max_size=4), others=st.lists(KEYS, max_size=4))
-def test_stored_keys_are_tagged_with_their_file_group(
+def test_stored_keys_are_assigned_to_their_file_group(
     open_index: OpenIndex, commits: list[list[Row]], others: list[str]
 ) -> None:
     to = open_writer(open_index)
@@ -259,20 +261,19 @@ def test_stored_keys_are_tagged_with_their_file_group(
     for rows in commits:
         if rows:
             commit(to, rows)
-    index = open_index(to)
-    for region in REGIONS:
-        groups = searched_groups(to.table.view(), region)
-        keys = [row.id for rows in commits for row in rows if row.region == region]
-        keys += [key for key in others if open_index not in GLOBAL or home_of(key) == region]
-        tags = index.tag(groups, pa.array(keys, pa.string()), region)
-        assert len(tags) == len(keys)
-        stored = [stored_keys(to, group.readable) for group in groups]
-        for key, tag in zip(keys, tags.tolist(), strict=True):
-            holding = [n for n, some in enumerate(stored) if key in some]
-            assert len(holding) <= 1, "the table stores no key twice"
-            assert holding in ([], [tag])
-            if open_index not in HASHED:
-                assert tag == (holding[0] if holding else NEW_KEY)
+    keys = [(row.region, row.id) for rows in commits for row in rows]
+    keys += [(r, k) for r in REGIONS for k in others if open_index not in GLOBAL or home_of(k) == r]
+    if not keys:
+        return
+    found = assign(open_index(to), keys)
+    groups = searched_groups(to.table.view())
+    stored = {one.readable.group: stored_keys(to, one.readable) for one in groups}
+    for (path, key), group in zip(keys, found, strict=True):
+        holding = [g for g, some in stored.items() if g.partition_path == path and key in some]
+        assert len(holding) <= 1, "the table stores no key twice"
+        assert holding in ([], [group])
+        if open_index not in HASHED:
+            assert group == (holding[0] if holding else None)
 
 
 @each_index
@@ -280,8 +281,23 @@ def test_keys_are_new_in_a_partition_without_file_groups(open_index: OpenIndex) 
     to = open_writer(open_index)
     commit(to, [Row("a", 1, 1)])
     names = ["c", "d"] if open_index is record_index else ["a", "b"]  # "a" may not be elsewhere
-    keys = pa.chunked_array([names, [], names[:1]], pa.string())
-    assert open_index(to).tag([], keys, "west").tolist() == [NEW_KEY] * 3
+    assert assign_in(open_index(to), "west", [*names, names[0]]) == [None] * 3
+
+
+@each_index
+def test_buckets_are_known_before_the_changes_are_only_with_hashes(open_index: OpenIndex) -> None:
+    to = open_writer(open_index)
+    commit(to, [Row(key, 1, 1, home_of(key)) for key in ALL_KEYS])
+    index = open_index(to)
+    placed = index.place(lambda: REGIONS)
+    assert (placed is not None) == (open_index in HASHED)
+    if placed is not None:
+        keys = pa.chunked_array([ALL_KEYS], pa.string())
+        paths = pa.chunked_array([[home_of(key) for key in ALL_KEYS]], pa.string())
+        numbers = placed.index.bucket_ids(keys, paths).tolist()
+        buckets = [Bucket(*one) for one in zip(paths.to_pylist(), numbers, strict=True)]
+        pairs = [*zip(paths.to_pylist(), ALL_KEYS, strict=True)]
+        assert current_groups(placed.assignment, buckets) == assign(index, pairs)
 
 
 @each_lookup
@@ -289,38 +305,39 @@ def test_deleted_key_belongs_to_its_file_group_until_a_compaction(open_index: Op
     to = open_writer(open_index)
     commit(to, [Row("a", 1, 1), Row("b", 1, 1)])
     commit(to, [Row("a", 2, kind=ChangeKind.DELETE)])
-    keys = pa.array(["a", "b", "c"])
-    found = open_index(to).tag(searched_groups(to.table.view(), "north"), keys, "north")
-    assert found.tolist() == [0, 0, NEW_KEY]
+    (group,) = [one.readable.group for one in searched_groups(to.table.view(), "north")]
+    assert assign_in(open_index(to), "north", ["a", "b", "c"]) == [group, group, None]
     assert to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
-    found = open_index(to).tag(searched_groups(to.table.view(), "north"), keys, "north")
-    assert found.tolist() == [NEW_KEY, 0, NEW_KEY]
+    assert assign_in(open_index(to), "north", ["a", "b", "c"]) == [None, group, None]
 
 
 @pytest.mark.parametrize("open_index", GLOBAL, ids=lambda one: one.__name__)
 def test_key_of_another_partition_is_refused_or_new(open_index: OpenIndex) -> None:
     to = open_writer(open_index)
     commit(to, [Row("a", 1, 1, "north"), Row("b", 1, 1, "south")])
-    groups, keys = searched_groups(to.table.view(), "north"), pa.array(["a", "b", "z"])
+    (group,) = [one.readable.group for one in searched_groups(to.table.view(), "north")]
     index = open_index(to)
     if open_index is record_index:  # without global keys, rows do not move
         with pytest.raises(Refused, match="'b'"):
-            index.tag(groups, keys, "north")
+            assign_in(index, "north", ["a", "b", "z"])
     else:
-        assert index.tag(groups, keys, "north").tolist() == [0, NEW_KEY, NEW_KEY]
+        assert assign_in(index, "north", ["a", "b", "z"]) == [group, None, None]
 
 
-def test_keys_of_a_split_bucket_are_tagged_with_its_parts() -> None:
+def test_keys_of_a_split_bucket_are_assigned_to_its_parts() -> None:
     to = open_writer(consistent_hashing)
     commit(to, [Row(key, 1, 1) for key in ALL_KEYS])
-    before = searched_groups(to.table.view(), "north")
+    before, old_groups = consistent_hashing(to), searched_groups(to.table.view(), "north")
+    assign_in(before, "north", ALL_KEYS)
     assert to.resize_if_due(SPLIT_ALL, LocalRunner(1))
     to = ring_writer(to.table.storage)
+    with pytest.raises(WriteConflict, match="'north'"):
+        before.check_unchanged(to.table.timeline)
     groups = searched_groups(to.table.view(), "north")
-    assert len(groups) > len(before)
-    tags = consistent_hashing(to).tag(groups, pa.array(ALL_KEYS), "north").tolist()
-    stored = [stored_keys(to, group.readable) for group in groups]
-    assert all(key in stored[tag] for key, tag in zip(ALL_KEYS, tags, strict=True))
+    assert len(groups) > len(old_groups)
+    stored = {one.readable.group: stored_keys(to, one.readable) for one in groups}
+    found = assign_in(consistent_hashing(to), "north", ALL_KEYS)
+    assert all(group and key in stored[group] for key, group in zip(ALL_KEYS, found, strict=True))
 
 
 @pytest.mark.parametrize("table_type", TableType)
@@ -330,6 +347,6 @@ def test_key_in_two_file_groups_is_refused_by_name(table_type: TableType) -> Non
     to = lookup_writer(storage)
     commit(to, [Row("a", 1, 1)])
     (group,) = searched_groups(to.table.view(), "north")
-    index = lookup(to)
+    index = LookupIndex(open_reader(to), LocalRunner(2))
     with pytest.raises(Refused, match=r"'a' is in two file groups of partition 'north'"):
         index.tag([group, group], pa.array(["a"]), "north")

@@ -20,7 +20,7 @@ from lakemark.config.table_properties import TableType
 from lakemark.errors import InvalidConfig, WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import find_bucket
-from lakemark.index.index import NEW_KEY
+from lakemark.index.key_lookup import NEW_KEY
 from lakemark.index.lookup import LookupIndex
 from lakemark.model.changes import ChangeKind
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat

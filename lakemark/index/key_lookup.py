@@ -1,7 +1,7 @@
-"""The protocol of indexes. An index finds the file group to which a record key belongs.
+"""Looks up the file groups of record keys, in a table whose keys decide no file group.
 
-There are two families. A hash index (``lakemark.index.bucket``) computes the file group from the
-key alone. A lookup index (``lakemark.index.lookup``) searches the keys of the stored files.
+A hash index (``lakemark.index.bucket``, ``lakemark.index.hash_ring``) computes the bucket of a key
+from the key alone. In any other table, the location of a key depends on the content of the table.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lakemark.index.key_search import SearchedGroup
 NEW_KEY = -1
 
 
-class Index(Protocol):
-    """Tags record keys with the file groups to which they belong."""
+class KeyLookup(Protocol):
+    """Tags record keys with the file groups that contain them."""
 
     def tag(
         self,
@@ -29,9 +29,6 @@ class Index(Protocol):
         partition_path: str,
     ) -> npt.NDArray[np.int32]:
         """Return for each key the position of its file group in ``groups``, or ``NEW_KEY``.
-
-        If a file of a group contains the key, the result is this group. Otherwise the result is
-        ``NEW_KEY``, or the group to which a hash index assigns the key.
 
         Args:
             groups: all file groups of the partition.
@@ -46,8 +43,8 @@ class Index(Protocol):
         ...
 
 
-class NewKeysIndex:
-    """Tags every key as new without a search, for inserts; an ``Index``."""
+class NoLookup:
+    """Tags every key as new without a search, for inserts; a ``KeyLookup``."""
 
     def tag(
         self,
@@ -55,5 +52,5 @@ class NewKeysIndex:
         record_keys: pa.Array | pa.ChunkedArray,
         partition_path: str,
     ) -> npt.NDArray[np.int32]:
-        """See ``Index.tag``."""
+        """See ``KeyLookup.tag``."""
         return np.full(len(record_keys), NEW_KEY, np.int32)
