@@ -159,12 +159,12 @@ def commit(writer: TableWriter, changed: Sequence[Changes]) -> None:
     """Make one delta commit with a writer that may have made others before."""
     context, assignment = writer.begin(), writer.assigner.assign_file_groups()
 
-    def write(change: Changes) -> WriteStat | None:
+    def write(change: Changes) -> list[WriteStat]:
         bucket, rows = change
         return write_file_group(context, assignment.task(bucket), rows)
 
-    stats = LocalRunner().map(write, changed)
-    writer.commit([stat for stat in stats if stat], {})
+    written = LocalRunner().map(write, changed)
+    writer.commit([stat for stats in written for stat in stats], {})
 
 
 def writer_of(table: OpenTable, layout: Layout, merger_class: str | None = None) -> TableWriter:

@@ -199,11 +199,11 @@ def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) 
     if not made.num_rows:
         return []
     placed = to.assigner.assign(context, made, stored=stored)
-    written = (
-        write_file_group(context, placed.assignment.task(bucket), [part])
+    return [
+        stat
         for bucket, part in divide(made, placed.numbers)
-    )
-    return [stat for stat in written if stat is not None]
+        for stat in write_file_group(context, placed.assignment.task(bucket), [part])
+    ]
 
 
 def by_bucket(

@@ -50,10 +50,10 @@ class SearchedGroup:
         """The partition path of the group."""
         return self.readable.group.partition_path
 
-    def with_log(self, log: LogFile) -> SearchedGroup:
-        """Return the group with a further log, which is newer than the logs that it has."""
+    def with_logs(self, logs: Sequence[LogFile]) -> SearchedGroup:
+        """Return the group with further logs, oldest first, newer than the logs that it has."""
         readable, current = (
-            replace(one, logs=(*one.logs, log)) for one in (self.readable, self.current)
+            replace(one, logs=(*one.logs, *logs)) for one in (self.readable, self.current)
         )
         return SearchedGroup(readable, current)
 

@@ -121,8 +121,7 @@ def insert_into_bucket(
         ContentMismatch: an earlier attempt wrote other rows.
         Refused: the partition has data files, but no metafile.
     """
-    stat = write_file_group(context, placed.assignment.task(bucket), runs.read(bucket))
-    return [] if stat is None else [stat]
+    return write_file_group(context, placed.assignment.task(bucket), runs.read(bucket))
 
 
 def _write_rings(

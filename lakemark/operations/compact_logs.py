@@ -363,8 +363,8 @@ class LogCompaction:
         return self.execution.plan.operations
 
 
-def _metadata(stats: Sequence[WriteStat | None]) -> CommitMetadata:
-    written = tuple(stat for stat in stats if stat is not None)
+def _metadata(stats: Iterable[Sequence[WriteStat]]) -> CommitMetadata:
+    written = tuple(stat for of_slice in stats for stat in of_slice)
     return CommitMetadata(write_stats=written, operation=Operation.LOG_COMPACT, compacted=True)
 
 

@@ -180,8 +180,7 @@ class ShareWrite:
     def _write(self, share: int, bucket: Bucket, runs: SortedRuns) -> list[WriteStat]:
         if self.assignment is not None:
             task = replace(self.assignment.task(bucket), is_insert=self.is_insert)
-            stat = write_file_group(self.context, task, runs.read(bucket))
-            return [] if stat is None else [stat]
+            return write_file_group(self.context, task, runs.read(bucket))
         if self.buckets is not None:
             return insert_into_bucket(self.context, self.buckets, bucket, runs)
         path, rows = bucket.partition_path, runs.read(bucket)

@@ -548,13 +548,13 @@ class RowWriter:
         *,
         is_insert: bool = False,
     ) -> list[WriteStat]:
-        def write(part: tuple[Bucket, pa.Table]) -> WriteStat | None:
+        def write(part: tuple[Bucket, pa.Table]) -> list[WriteStat]:
             bucket, rows = part
             task = replace(assigned.assignment.task(bucket), is_insert=is_insert)
             return write_file_group(context, task, [rows])
 
         written = self._runner.map(write, divide(changes, assigned.numbers))
-        return [stat for stat in written if stat is not None]
+        return [stat for stats in written for stat in stats]
 
 
 def _new_index(table: OpenTable, creates: NewIndex) -> tuple[BucketIndex | None, int | None]:

@@ -338,8 +338,9 @@ class PreparedRewriter:
         for log in logs:
             of_groups.setdefault(log.group, []).append(log)
         return [
-            publish_logs(self.context, of_group, base_names.get(group.file_id, ""))
+            stat
             for group, of_group in sorted(of_groups.items())
+            for stat in publish_logs(self.context, of_group, base_names.get(group.file_id, ""))
         ]
 
     def _copy(self, file: PreparedBaseFile) -> WriteStat:

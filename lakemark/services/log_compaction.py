@@ -111,8 +111,8 @@ class LogRewriter:
     context: WriteContext
     log_sizes: Mapping[str, int] = field(default_factory=dict)
 
-    def __call__(self, operation: CompactionOperation) -> WriteStat | None:
-        """Write the log of one slice; return None if its logs contain no changes."""
+    def __call__(self, operation: CompactionOperation) -> list[WriteStat]:
+        """Write the log of one slice; nothing if its logs contain no changes."""
         names = [operation.data_file] if operation.data_file else []
         planned = planned_slice(
             operation.group,

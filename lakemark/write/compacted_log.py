@@ -16,13 +16,15 @@ from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import LogFileName, write_token
 from lakemark.model.file_slice import FileSlice
 from lakemark.read.log_changes import read_block_instants
-from lakemark.write.new_log_file import NewLogFile
+from lakemark.write.new_log_file import NewLogFiles
 from lakemark.write.partitioner import task_number
 from lakemark.write.write_context import WriteContext
 
 
-def write_compacted_log(context: WriteContext, file_slice: FileSlice) -> WriteStat | None:
-    """Write a log that replaces the logs of a slice; return None if they contain no changes.
+def write_compacted_log(context: WriteContext, file_slice: FileSlice) -> list[WriteStat]:
+    """Write a log that replaces the logs of a slice; nothing if they contain no changes.
+
+    Very many changes become several logs, each with a write stat.
 
     Args:
         context: the write context of the log compaction.
@@ -37,21 +39,24 @@ def write_compacted_log(context: WriteContext, file_slice: FileSlice) -> WriteSt
     )
     first = next(folded, None)
     if first is None:
-        return None
+        return []
     name = _name(context, file_slice)
     replaced = read_block_instants(context.storage, file_slice.logs, context.is_visible)
-    with NewLogFile(context, group, name, replaced) as file:
+    with NewLogFiles(context, group, name, replaced) as files:
         for part in chain([first], folded):
             # Rows keep the times of their commits, so that incremental queries skip them.
-            file.write(part)
-        stat = file.close()
-    return replace(
-        stat,
-        prev_commit=file_slice.base_instant,
-        base_file=file_slice.base_name or "",
+            files.write(part)
+        stats = files.close()
+    base_file = file_slice.base_name or ""
+    listed = [
+        replace(stat, prev_commit=file_slice.base_instant, base_file=base_file) for stat in stats
+    ]
+    listed[0] = replace(
+        listed[0],
         total_log_files_compacted=len(file_slice.logs),
         total_log_size_compacted=file_slice.log_bytes,
     )
+    return listed
 
 
 def _name(context: WriteContext, file_slice: FileSlice) -> LogFileName:

@@ -1,4 +1,6 @@
-"""Writes one file of a commit: a base file or a log file with the changes of one bucket.
+"""Writes the file of one bucket in a commit: a base file, or a log file with the changes.
+
+Very many changes become several log files (``lakemark.write.new_log_file``).
 
 This code runs in a worker or in a thread of the driver. The file's name and content depend only on
 the instant, the task and the changes. So a second attempt produces the same file, and finds the
@@ -35,10 +37,10 @@ from lakemark.storage import Storage
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partition_metafile
 from lakemark.write.change_data import RowChanges, write_change_data
 from lakemark.write.early_conflicts import check_rivals
-from lakemark.write.index_changes import IndexedRows, value_changes_of_log
+from lakemark.write.index_changes import IndexedRows, value_changes_of_logs
 from lakemark.write.markers import create_partition_metafile
 from lakemark.write.new_base_file import NewBaseFile
-from lakemark.write.new_log_file import NewLogFile
+from lakemark.write.new_log_file import NewLogFiles
 from lakemark.write.partitioner import Bucket, task_number
 from lakemark.write.write_context import WriteContext
 
@@ -92,8 +94,10 @@ class RowObserver(Protocol):
 
 def write_file_group(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
-) -> WriteStat | None:
-    """Write the file of one bucket; return None if there is nothing to write.
+) -> list[WriteStat]:
+    """Write the file of one bucket, and return its write stat; nothing if nothing is to write.
+
+    Changes that exceed the largest size of a log become several logs, each with a write stat.
 
     Args:
         context: the commit.
@@ -111,8 +115,8 @@ def write_file_group(
     if task.current is None:
         return _create_base_file(context, task, changes)
     if task.appends(context.table_type):
-        return _append_log_file(context, task, task.current, changes)
-    return _rewrite_base_file(context, task, task.current, changes)
+        return _append_log_files(context, task, task.current, changes)
+    return [_rewrite_base_file(context, task, task.current, changes)]
 
 
 def write_base_file(
@@ -186,16 +190,16 @@ def _resolve(
 
 def _create_base_file(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
-) -> WriteStat | None:
+) -> list[WriteStat]:
     partition = task.bucket.partition_path
     merged = _merge(context, task, (), changes)
     first = next(merged, None)
     if first is None:
-        return None  # all changes are deletes of keys that do not exist
+        return []  # all changes are deletes of keys that do not exist
     create_partition(context, partition, is_new_partition=task.is_new_partition)
     rows, group = IndexedRows.of(context), _group_of(context, task)
     stat = write_base_file(context, group, merged, first, written=[rows])  # model: write files
-    return rows.describe_changes(stat, IndexedRows())
+    return [rows.describe_changes(stat, IndexedRows())]
 
 
 def _group_of(context: WriteContext, task: FileGroupWrite) -> FileGroupId:
@@ -281,35 +285,58 @@ def _rewrite_base_file(
     return replace(after.describe_changes(stat, before), cdc_stats=cdc_stats)
 
 
-def _append_log_file(
+def _append_log_files(
     context: WriteContext, task: FileGroupWrite, current: FileSlice, changes: Iterable[pa.Table]
-) -> WriteStat | None:
+) -> list[WriteStat]:
     folded = (context.merger.fold(part) for part in changes)
     parts = (part for part in folded if part.num_rows)
     first = next(parts, None)
     if first is None:
-        return None  # all changes were too late
+        return []  # all changes were too late
     group = current.group
     if current.base is None and not current.logs:
         create_partition(context, group.partition_path, is_new_partition=task.is_new_partition)
     name = _name_log(context, current, task_number(group))
     may_remove = IndexedRows(collects_keys=context.has_record_index)
     changed = IndexedRows(collects_keys=bool(context.secondary_columns))
-    with NewLogFile(context, group, name) as file:
+    with NewLogFiles(context, group, name) as files:
         for part in chain([first], parts):
             may_remove.add(_possible_deletes(context, part))
             changed.add(part)
-            file.write(part)
-        stat = file.close()
-    base_file, log_files = _listed_files(context, task, current, name)
-    log = LogFile(group.partition_path, name, stat.file_size_in_bytes)
+            files.write(part)
+        stats = files.close()
+    logs = [_log_of(group, stat) for stat in stats]
     before = SearchedGroup(task.readable or current, current)
+    last = replace(
+        stats[-1],
+        key_changes=_removed_by(context, task, logs, may_remove.record_keys()),
+        secondary_changes=value_changes_of_logs(context, before, logs, changed.record_keys()),
+    )
+    written = [*(_without_changes(context, stat) for stat in stats[:-1]), last]
+    base_file, earlier = _listed_files(context, task, current)
+    return [
+        replace(stat, base_file=base_file, log_files=(*earlier, *(stat.log_files or ())))
+        for stat in written
+    ]
+
+
+def _log_of(group: FileGroupId, stat: WriteStat) -> LogFile:
+    assert stat.log_files
+    name = LogFileName.parse(stat.log_files[-1])
+    assert name is not None
+    return LogFile(group.partition_path, name, stat.file_size_in_bytes)
+
+
+def _without_changes(context: WriteContext, stat: WriteStat) -> WriteStat:
+    """Return the write stat of a log for which the last log of the file group states the changes.
+
+    The changes in indexes are those of all the logs together.
+    """
+    nothing = KeyChanges.removing(pa.array([], pa.string()))
     return replace(
         stat,
-        base_file=base_file,
-        log_files=log_files,
-        key_changes=_removed_by(context, task, log, may_remove.record_keys()),
-        secondary_changes=value_changes_of_log(context, before, log, changed.record_keys()),
+        key_changes=nothing if context.has_record_index else None,
+        secondary_changes=dict.fromkeys(context.secondary_columns, nothing),
     )
 
 
@@ -321,24 +348,24 @@ def _possible_deletes(context: WriteContext, part: pa.Table) -> pa.Table:
 
 
 def _removed_by(
-    context: WriteContext, task: FileGroupWrite, log: LogFile, keys: pa.Array
+    context: WriteContext, task: FileGroupWrite, logs: Sequence[LogFile], keys: pa.Array
 ) -> KeyChanges | None:
-    """Return the keys that have no row any more, once a new log of their file group is read.
+    """Return the keys that have no row any more, once the new logs of their file group are read.
 
     A delete may lose to a newer row, so the rows of the keys are merged. A log adds no key, because
     new keys are written only to base files of a table with a record index.
 
     Args:
         context: the commit.
-        task: the bucket of the log and its slices before the commit.
-        log: the new log.
-        keys: the distinct keys whose rows the log may delete.
+        task: the bucket of the logs and its slices before the commit.
+        logs: the new logs.
+        keys: the distinct keys whose rows the logs may delete.
     """
     if not context.has_record_index:
         return None
     if task.current is None or not len(keys):
         return KeyChanges.removing(keys)
-    after = SearchedGroup(task.readable or task.current, task.current).with_log(log)
+    after = SearchedGroup(task.readable or task.current, task.current).with_logs(logs)
     reader = replace(
         context.reader,
         is_visible=lambda instant: instant == context.instant or context.is_visible(instant),
@@ -363,9 +390,9 @@ def _name_log(context: WriteContext, current: FileSlice, number: int) -> LogFile
 
 
 def _listed_files(
-    context: WriteContext, task: FileGroupWrite, current: FileSlice, name: LogFileName
+    context: WriteContext, task: FileGroupWrite, current: FileSlice
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the base file and the logs to list in the write stat of a log; the log itself is last.
+    """Return the base file and the earlier logs to list in the write stat of a log.
 
     The base file is listed because hudi-rs needs its name to read a commit incrementally. In
     version 6, the earlier logs of the slice are listed too.
@@ -378,7 +405,7 @@ def _listed_files(
     if not context.version.logs_name_their_slice:
         listed = (task.readable or current) if context.cdc_mode is not None else current
         logs = listed.logs if context.cdc_mode is not None else ()
-    return listed.base_name or "", (*(str(log.name) for log in logs), str(name))
+    return listed.base_name or "", tuple(str(log.name) for log in logs)
 
 
 def _combine_blocks(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -87,20 +87,20 @@ class IndexedRows:
         }
 
 
-def value_changes_of_log(
-    context: WriteContext, before: SearchedGroup, log: LogFile, record_keys: pa.Array
+def value_changes_of_logs(
+    context: WriteContext, before: SearchedGroup, logs: Sequence[LogFile], record_keys: pa.Array
 ) -> Mapping[Hashable, KeyChanges]:
-    """Return, for each secondary index, the keys of the index that a new log changes.
+    """Return, for each secondary index, the keys of the index that new logs change.
 
     A change may lose to a stored row, or contain only some columns. So the rows before and after
-    the log are those that queries read. While a compaction is pending, they are also those that
+    the logs are those that queries read. While a compaction is pending, they are also those that
     queries will read after it, because a compaction changes no index.
 
     Args:
         context: the commit.
         before: the file group before the commit.
-        log: the log, which is written and has not been committed yet.
-        record_keys: the distinct keys of the log's changes.
+        logs: the logs, which are written and have not been committed yet.
+        record_keys: the distinct keys of the changes in the logs.
     """
     indexed = context.secondary_columns
     if not indexed:
@@ -111,7 +111,7 @@ def value_changes_of_log(
         is_visible=lambda instant: instant == context.instant or context.is_visible(instant),
     )
     old, new = (IndexedRows(collects_keys=False, columns=indexed) for _ in range(2))
-    for found, group in ((old, before), (new, before.with_log(log))):
+    for found, group in ((old, before), (new, before.with_logs(logs))):
         for rows in chain.from_iterable(merge_both_states(reader, group, record_keys, columns)):
             found.add(rows)
     return new.value_changes(old)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.log.data_block import encode_avro, encode_parquet
 from lakemark.log.delete_block import encode_deletes
-from lakemark.log.log_block import BlockType, HeaderKey, write_block
+from lakemark.log.log_block import BlockType, Header, HeaderKey, write_block
 from lakemark.log.parquet_format import MAX_BLOCK_BYTES
 from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.column_ranges import ColumnRanges
@@ -104,10 +104,15 @@ class LogFileWriter(UnfinishedFile):
         if replaced_instants:
             self._header[HeaderKey.COMPACTED_BLOCK_TIMES] = ",".join(replaced_instants)
         self._stores_meta_columns = stores_meta_columns
-        self._num_writes = self._num_deletes = 0
+        self._size_bytes = self._num_writes = self._num_deletes = 0
         self._num_data_blocks = self._num_delete_blocks = 0
         self._indexed, self._ranges = indexed, list[ColumnRanges]()
         self._file = storage.create_streaming(path)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all blocks that were appended so far."""
+        return self._size_bytes
 
     def append(self, changes: pa.Table) -> None:
         """Append changes: first their upserts as data blocks, then their deletes as delete blocks.
@@ -162,11 +167,14 @@ class LogFileWriter(UnfinishedFile):
             avro_schema = _select_fields(avro_schema, names)
             header = {**header, HeaderKey.SCHEMA: to_json(avro_schema), **_PARTIAL}
         for block in divide_rows(rows, schema, self._max_block_bytes):
-            write_block(self._file, self._data_type, header, self._encode(block, avro_schema))
+            self._write_block(self._data_type, header, self._encode(block, avro_schema))
             self._num_writes += block.num_rows
             self._num_data_blocks += 1
             if self._indexed:
                 self._ranges.append(ColumnRanges.of(block, self._indexed))
+
+    def _write_block(self, kind: BlockType, header: Header, content: bytes | memoryview) -> None:
+        self._size_bytes += write_block(self._file, kind, header, content)
 
     def _encode(self, rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
         if self._data_type is BlockType.AVRO_DATA:
@@ -185,7 +193,7 @@ class LogFileWriter(UnfinishedFile):
         )
         for block in divide_rows(records, records.schema, self._max_block_bytes):
             content = _encode_deletes(block, self._ordering)
-            write_block(self._file, BlockType.DELETE, self._header, content)
+            self._write_block(BlockType.DELETE, self._header, content)
             self._num_deletes += block.num_rows
             self._num_delete_blocks += 1
 

@@ -50,8 +50,11 @@ def new_prepared_log(context: WriteContext, group: FileGroupId, number: int) -> 
 
 def publish_logs(
     context: WriteContext, logs: Sequence[PreparedLogFile], base_name: str
-) -> WriteStat:
-    """Write the first log of a file group that the instant creates, and return its write stat.
+) -> list[WriteStat]:
+    """Write the first logs of a file group that the instant creates, and return their write stats.
+
+    Mostly this is one log. Prepared logs that exceed the largest size of a log together become
+    several.
 
     Args:
         context: the context of the instant, equal to that of the prepared logs except for the
@@ -62,9 +65,30 @@ def publish_logs(
     Raises:
         ContentMismatch: a file with other bytes exists at the path.
     """
+    files = _divide(logs, context.max_log_bytes)
+    stats = [_publish(context, some, number) for number, some in enumerate(files, start=1)]
+    names = [name for stat in stats for name in stat.log_files or ()]
+    return [
+        replace(stat, base_file=base_name, log_files=tuple(names[:number]))
+        for number, stat in enumerate(stats, start=1)
+    ]
+
+
+def _divide(logs: Sequence[PreparedLogFile], max_bytes: int) -> list[list[PreparedLogFile]]:
+    """Divide prepared logs into the logs of the table, of which only the last may be smaller."""
+    files: list[list[PreparedLogFile]] = [[]]
+    for log in logs:
+        if sum(one.stat.file_size_in_bytes for one in files[-1]) > max_bytes:
+            files.append([])
+        files[-1].append(log)
+    return files
+
+
+def _publish(context: WriteContext, logs: Sequence[PreparedLogFile], number: int) -> WriteStat:
+    """Write the log of the table that has this number."""
     group = logs[0].group
     token = write_token(task_number(group), context.attempt)
-    name = LogFileName(group.file_id, context.instant, 1, token)
+    name = LogFileName(group.file_id, context.instant, number, token)
     path = join(group.partition_path, str(name))
     names_slice = context.version.logs_name_their_slice
     create_marker(context.storage, context.instant, path, names_slice=names_slice)
@@ -80,8 +104,7 @@ def publish_logs(
         stat,
         path=path,
         prev_commit=context.instant,
-        base_file=base_name,
-        log_version=1,
+        log_version=number,
         log_files=(str(name),),
         total_write_bytes=size_bytes,
         file_size_in_bytes=size_bytes,

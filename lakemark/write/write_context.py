@@ -24,6 +24,9 @@ from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.write.early_conflicts import Rival
 
+#: The default of Apache Hudi (``hoodie.logfile.max.size``).
+MAX_LOG_BYTES = 1 << 30
+
 
 @dataclass(frozen=True, kw_only=True)
 class WriteContext:
@@ -52,6 +55,7 @@ class WriteContext:
         cdc_mode: what is logged for CDC queries; None if the table does not support them.
         attempt: for a compaction, name of the attempt to execute it; "" for a commit.
         rivals: earlier commits with whose file groups a file of this commit must not conflict.
+        max_log_bytes: the size at which a log receives no more blocks.
         event_time_column: the column with event times, whose range the write stats contain; None
             for write stats without it, as those of table services.
     """
@@ -75,6 +79,7 @@ class WriteContext:
     attempt: str = ""
     rivals: tuple[Rival, ...] = ()
     event_time_column: str | None = None
+    max_log_bytes: int = MAX_LOG_BYTES
 
     @property
     def logs_changes(self) -> bool:

@@ -87,14 +87,14 @@ class BucketWritten:
     Attributes:
         kind: ``ROWS`` or ``REJECTS``.
         arrived: the number of changes of the bucket, before they were merged.
-        stat: the written file; None if there was nothing to write.
+        stats: the written files; none if there was nothing to write, and mostly one.
         first_reject: the origin of the first reject, and the reason.
         reject_counts: the number of rejects by code.
     """
 
     kind: PortionKind
     arrived: int
-    stat: WriteStat | None
+    stats: tuple[WriteStat, ...]
     first_reject: str | None = None
     reject_counts: tuple[RejectCount, ...] = ()
 

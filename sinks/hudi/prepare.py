@@ -164,8 +164,8 @@ class BucketWriter:
         """Return for each task a writer that knows only the file groups of this task."""
         return [replace(self, assignment=one) for one in self.assignment.divide(tasks, tasks_of)]
 
-    def write(self, bucket: Bucket, changes: Iterable[pa.Table]) -> WriteStat | None:
-        """Write the file of a bucket; return None if there is nothing to write."""
+    def write(self, bucket: Bucket, changes: Iterable[pa.Table]) -> list[WriteStat]:
+        """Write the file of a bucket; see ``write_file_group``."""
         task = replace(self.assignment.task(bucket), is_insert=self.is_insert)
         return write_file_group(self.context, task, changes)
 
@@ -249,15 +249,15 @@ class WriteBuckets:
             return self.checks(tables)
         arriving = _CountedTables(tables)
         writer = self.rows if kind is PortionKind.ROWS else self.rejects
-        stat = None
+        stats: list[WriteStat] = []
         if writer is None:
             deque(arriving, maxlen=0)  # without a table, rejects are only counted; the run stops
         else:
-            stat = writer.write(bucket, arriving)
+            stats = writer.write(bucket, arriving)
         return BucketWritten(
             kind=kind,
             arrived=arriving.rows,
-            stat=stat,
+            stats=tuple(stats),
             first_reject=arriving.first_reject,
             reject_counts=merge_counts(arriving.reject_counts),
         )

@@ -380,9 +380,9 @@ class LetterReplay:
         stats = list[WriteStat]()
         for path in pc.unique(changes.column(PARTITION_PATH)).to_pylist():
             own = changes.filter(pc.equal(changes.column(PARTITION_PATH), path))
-            stat = writer.write(Bucket(path, 0), [own])
-            assert stat is not None, "each of these partitions has changed letters"
-            stats.append(stat)
+            written = writer.write(Bucket(path, 0), [own])
+            assert written, "each of these partitions has changed letters"
+            stats += written
         self._letters.commit(stats, {})
 
     def _commit_rows(self, written: _Written) -> str:

@@ -164,7 +164,7 @@ class WrittenBatch:
 
 
 def _stats(written: Iterable[BucketWritten]) -> list[WriteStat]:
-    return [one.stat for one in written if one.stat is not None]
+    return [stat for one in written for stat in one.stats]
 
 
 def _arrived(written: Iterable[BucketWritten]) -> int:

@@ -67,11 +67,11 @@ class LetterSink:
         """Write the changes of each partition, which has one file group."""
         writer = BucketWriter(context, self._writer.assigner.assign_file_groups())
         paths = changes.column(PARTITION_PATH)
-        stats = [
-            writer.write(Bucket(path, 0), [changes.filter(pc.equal(paths, path))])
+        return [
+            stat
             for path in pc.unique(paths).to_pylist()
+            for stat in writer.write(Bucket(path, 0), [changes.filter(pc.equal(paths, path))])
         ]
-        return [stat for stat in stats if stat is not None]
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:

@@ -87,7 +87,7 @@ class LakemarkWriter:
             write_file_group(context, assignment.task(bucket), [part])
             for bucket, part in by_bucket(changes, self.writer.settings.index)
         ]
-        return lambda: self.writer.commit([stat for stat in written if stat is not None], {})
+        return lambda: self.writer.commit([stat for stats in written for stat in stats], {})
 
     def plan_compaction(self) -> Instant:
         """Request a compaction of all slices that have logs, without executing it."""

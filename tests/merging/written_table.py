@@ -95,7 +95,7 @@ class WrittenTable:
             write_file_group(context, assignment.task(bucket), some)
             for bucket, some in parts.items()
         )
-        stats = [stat for stat in written if stat is not None]
+        stats = [stat for of_bucket in written for stat in of_bucket]
         instant = writer.commit(stats, {})
         return Commit(instant.requested_at, stats)
 

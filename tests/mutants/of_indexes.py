@@ -58,8 +58,8 @@ OF_INDEXES = (
     ),
     Mutant(
         "lakemark/index/key_search.py",
-        "replace(one, logs=(*one.logs, log)) for one",
-        "replace(one, logs=(log,)) for one",
+        "replace(one, logs=(*one.logs, *logs)) for one",
+        "replace(one, logs=(*logs,)) for one",
         "a late change that loses to a row of an older log replaces the row's value in the index",
         _RECORDS,
     ),

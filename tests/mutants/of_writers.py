@@ -139,6 +139,8 @@ _CONFLICTS = (
     ),
 )
 
+_OF_LARGE_LOGS = ("tests/unit/write/test_log_rollover.py",)
+
 _NUMBERS = (
     Mutant(
         "lakemark/write/new_base_file.py",
@@ -153,6 +155,27 @@ _NUMBERS = (
         "import task_number as series_number\n",
         "two rows of a delta commit have the same sequence number",
         ("tests/spec/test_table_format.py",),
+    ),
+    Mutant(
+        "lakemark/write/new_log_file.py",
+        "            if self._file.is_full:\n",
+        "            if False:\n",
+        "a log grows without limit",
+        _OF_LARGE_LOGS,
+    ),
+    Mutant(
+        "lakemark/write/new_log_file.py",
+        ", first_row=full.next_row",
+        "",
+        "two rows of a delta commit with several logs have the same sequence number",
+        _OF_LARGE_LOGS,
+    ),
+    Mutant(
+        "lakemark/write/file_group_write.py",
+        "key_changes=_removed_by(context, task, logs, may_remove.record_keys()),",
+        "key_changes=_removed_by(context, task, logs[:1], may_remove.record_keys()),",
+        "the record index keeps keys that a later log of the commit deletes",
+        _OF_LARGE_LOGS,
     ),
 )
 

@@ -92,7 +92,7 @@ def write(
         write_file_group(context, assignment.task(bucket), [part])
         for bucket, part in by_bucket(changes, index)
     )
-    writer.commit([stat for stat in written if stat is not None], {})
+    writer.commit([stat for stats in written for stat in stats], {})
     return opened(storage)
 
 

@@ -407,8 +407,7 @@ def test_rows_that_were_added_after_the_plan_are_not_lost() -> None:
     reader = reopened(to)
     context = reader.begin()
     task = FileGroupWrite(Bucket(one.group.partition_path, 0), one, is_new_partition=False)
-    stat = write_file_group(context, task, [changes([Row("k01", 9, 9)])])
-    assert stat is not None
+    (stat,) = write_file_group(context, task, [changes([Row("k01", 9, 9)])])
     publish_unchecked(reader, stat)
     with pytest.raises(WriteConflict, match="was added to"):
         clustering.publish(stats)

@@ -421,7 +421,7 @@ def _commit_without_v(to: TableWriter, rows: list[Row]) -> None:
     placed = to.assigner.assign(context, made)
     parts = divide(made, placed.numbers)
     stats = [write_file_group(context, placed.assignment.task(at), [part]) for at, part in parts]
-    to.commit([stat for stat in stats if stat is not None], {})
+    to.commit([stat for of_bucket in stats for stat in of_bucket], {})
 
 
 def test_tables_that_merge_columns_one_by_one_are_refused() -> None:

@@ -30,7 +30,7 @@ def _commit(to: TableWriter, kind: pa.DataType, rows: list[Row]) -> None:
         write_file_group(context, placed.assignment.task(bucket), [part])
         for bucket, part in divide(made, placed.numbers)
     ]
-    to.commit([stat for stat in written if stat is not None], {})
+    to.commit([stat for stats in written for stat in stats], {})
 
 
 def _narrow_table(table_type: TableType) -> TableWriter:

@@ -402,9 +402,7 @@ def test_table_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
     changes = WITHOUT_DAYS.to_changes(Rejects(letters.cast(REJECTS_SCHEMA)))
     kept = [name for name in changes.column_names if name not in REJECTS_SCHEMA.names[8:]]
     writes = BucketWriter(to.begin(), to.assigner.assign_file_groups())
-    stat = writes.write(Bucket("", 0), [changes.select(kept)])
-    assert stat is not None
-    to.commit([stat], {})
+    to.commit(writes.write(Bucket("", 0), [changes.select(kept)]), {})
     assert list_letters(open_table(place))[0]["code"] is None
 
     stream = JsonStream(before.location)

@@ -220,9 +220,7 @@ def write_row(sink: HudiSink, **row: object) -> None:
     changes = pa.Table.from_pylist([values], schema=schema)
     placed = writer.assigner.assign(context, changes)
     (bucket, part), *_ = divide(changes, placed.numbers)
-    stat = write_file_group(context, placed.assignment.task(bucket), iter([part]))
-    assert stat is not None
-    writer.commit([stat], {})
+    writer.commit(write_file_group(context, placed.assignment.task(bucket), iter([part])), {})
 
 
 def found(folder: Path) -> dict[str, object]:
