@@ -1,7 +1,7 @@
 """Skips the file groups of queries by key, by the key ranges and Bloom filters of base files.
 
-Apache Hudi stores both in the footers of base files, and the filters in the partition
-``bloom_filters`` of the metadata table, too, if the table has this index. A filter finds each key
+Both are in the footers of base files, and perhaps in the metadata table (``stored_filters``), which
+is read first. A filter finds each key
 that was added to it, and few others. So a file without any of the keys is skipped for certain.
 
 A slice with logs is never skipped. A log may contain new keys: a bucket index writes them to logs,
@@ -13,21 +13,22 @@ Source: ``HoodieKeyLookupHandle`` of Apache Hudi 1.2.0, which uses the filters f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.codec.bloom import BloomFilter
 from lakemark.errors import Unsupported
 from lakemark.index.key_search import exclude_absent_keys
-from lakemark.metadata.bloom_filters import BloomFilters
-from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.index.stored_filters import OpenMetadata, StoredFilters
 from lakemark.model.file_slice import BaseFile, FileSlice
 from lakemark.read.demanded_keys import MAX_KEYS
 from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import Storage
+
+#: Fewest files that are searched. The query opens a single file anyway.
+_MIN_FILES = 2
 
 #: Largest number of footers that are read before a query begins. The query reads the footer of each
 #: file that is not skipped once more.
@@ -44,17 +45,22 @@ class KeyFilters:
 
     Attributes:
         storage: the root of a table that stores record keys in its files.
-        metadata: the metadata table, if it has the partition ``bloom_filters``.
+        filters: the key ranges and Bloom filters in the metadata table.
     """
 
     storage: Storage
-    metadata: MetadataTable | None = None
+    filters: StoredFilters
+
+    @classmethod
+    def of(cls, storage: Storage, open_metadata: OpenMetadata) -> KeyFilters:
+        """Return the filters of a query, which has opened the metadata table to list the files."""
+        return cls(storage, StoredFilters(open_metadata, _MIN_FILES, MAX_FILTERS))
 
     def select(self, slices: Sequence[FileSlice], record_keys: pa.Array) -> Sequence[FileSlice]:
         """See ``KeySearch.select``. A single file is not searched, because the query opens it."""
         files = [one.base for one in slices if one.base is not None and _has_filter(one)]
         if (
-            len(files) < 2
+            len(files) < _MIN_FILES
             or len(record_keys) > MAX_KEYS
             or pc.any(pc.equal(record_keys, "")).as_py()
         ):
@@ -65,22 +71,13 @@ class KeyFilters:
     def _files_without(self, files: Sequence[BaseFile], keys: pa.Array) -> set[BaseFile]:
         """Return the files that certainly have none of the keys."""
         try:
-            found = dict(self._search_metadata_table(files, keys))
-            left = [one for one in files if one not in found]
+            wanted = dict(zip(files, self.filters.narrow(files, keys), strict=True))
+            found = {file: len(one.keys) > 0 for file, one in wanted.items()}
+            left = [file for file in files if found[file] and not wanted[file].is_filtered]
             found |= self._search_footers(left, keys)
         except Unsupported:  # a filter of an unknown type, which may have any key
             return set()
         return {file for file, may_contain in found.items() if not may_contain}
-
-    def _search_metadata_table(
-        self, files: Sequence[BaseFile], keys: pa.Array
-    ) -> Iterator[tuple[BaseFile, bool]]:
-        """Yield each file with a filter in the metadata table, and whether it may have a key."""
-        if self.metadata is None or len(files) > MAX_FILTERS:
-            return
-        by_name = {(one.partition_path, str(one.name)): one for one in files}
-        for name, bloom in BloomFilters(self.metadata).each(by_name):
-            yield by_name[name], _may_contain_any(bloom, keys)
 
     def _search_footers(self, files: Sequence[BaseFile], keys: pa.Array) -> dict[BaseFile, bool]:
         """Return for each file whether it may have a key; nothing if there are too many files."""
@@ -97,7 +94,3 @@ def _has_filter(file_slice: FileSlice) -> bool:
     """Return whether a filter decides about all rows of a slice, if its base file has one."""
     base = file_slice.base
     return not file_slice.logs and base is not None and base.name.extension == "parquet"
-
-
-def _may_contain_any(bloom: BloomFilter, keys: pa.Array) -> bool:
-    return bool(bloom.might_contain(keys).any())

@@ -1,8 +1,9 @@
 """Finds record keys that have a live row in a file group, now or after further changes.
 
-The key range and the Bloom filter in the base file's footer show that some keys are not in the base
-file. If such a key is in no log file either, it is excluded from the search. Rows are merged only
-for the remaining keys, and only the columns that this merge needs are read.
+The key range and the Bloom filter of the base file, which are in its footer and perhaps in the
+metadata table (``stored_filters``), show that some keys are not in the base file. If such a key is
+in no log file either, it is excluded from the search. Rows are merged only for the remaining keys,
+and only the columns that this merge needs are read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from lakemark.codec.bloom import (
     TYPE_CODE,
     BloomFilter,
 )
+from lakemark.index.stored_filters import StoredFilters, Wanted
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import read_footer
@@ -69,7 +71,10 @@ class SearchedGroup:
 
 
 def find_live_keys(
-    reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array
+    reader: FileGroupReader,
+    group: SearchedGroup,
+    record_keys: pa.Array,
+    in_base: Wanted | None = None,
 ) -> pa.Array:
     """Return the distinct keys that have a live row in the group.
 
@@ -81,13 +86,15 @@ def find_live_keys(
         reader: reader of the table.
         group: the file group to search.
         record_keys: keys to look for: distinct strings, not null and not empty.
+        in_base: the keys that the base file may contain (``narrow_keys``); None for any of them.
 
     Raises:
         SnapshotChanged: a file of the group was deleted.
         CorruptData: a file is damaged.
         Unsupported: a file has a kind that lakemark does not read.
     """
-    wanted = _filter_by_files(reader, group.readable, record_keys)
+    may_be_in_base = in_base or Wanted(record_keys)
+    wanted = _filter_by_files(reader, group.readable, record_keys, may_be_in_base)
     return _find_live(reader, group, wanted, None) if len(wanted) else wanted
 
 
@@ -164,6 +171,30 @@ def merge_both_states(
     return [now, reader.merge_rows(compacted, group.current.logs, record_keys, columns)]
 
 
+def narrow_keys(
+    reader: FileGroupReader,
+    filters: StoredFilters | None,
+    slices: Sequence[FileSlice],
+    keys: pa.Array,
+) -> list[Wanted]:
+    """Return for each slice the keys that its base file may contain, without reading its footer.
+
+    Args:
+        reader: reader of the table.
+        filters: key ranges and Bloom filters in the metadata table, if they are used.
+        slices: the slices; without a base file, the keys are not narrowed.
+        keys: distinct strings, not null and not empty.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: as for ``StoredFilters.narrow``.
+    """
+    bases = [one.base for one in slices if one.base is not None]
+    if filters is None or reader.virtual_keys is not None:
+        return [Wanted(keys)] * len(slices)
+    narrowed = iter(filters.narrow(bases, keys))
+    return [Wanted(keys) if one.base is None else next(narrowed) for one in slices]
+
+
 def exclude_absent_keys(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
     """Return the keys that a base file may contain, as its key range and Bloom filter show.
 
@@ -190,14 +221,15 @@ def exclude_absent_keys(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.
     return keys.filter(pa.array(bloom.might_contain(keys)))
 
 
-def search_footer(reader: FileGroupReader, base: BaseFile, keys: pa.Array) -> pa.Array:
-    """Return the keys that a base file may contain; all of them in a table without meta columns.
+def search_footer(reader: FileGroupReader, base: BaseFile, wanted: Wanted) -> pa.Array:
+    """Return which of the wanted keys a base file may contain; all in a table without meta columns.
 
-    Arguments and errors are as for ``exclude_absent_keys``.
+    The footer is not read if it cannot exclude more keys. Errors are as for
+    ``exclude_absent_keys``.
     """
-    if reader.virtual_keys is not None:
-        return keys
-    return exclude_absent_keys(reader.storage, base, keys)
+    if wanted.is_filtered or not len(wanted.keys) or reader.virtual_keys is not None:
+        return wanted.keys
+    return exclude_absent_keys(reader.storage, base, wanted.keys)
 
 
 def _find_live(
@@ -235,9 +267,11 @@ def _collect_keys(found: Iterable[Iterable[pa.Table]]) -> pa.Array:
     return pc.unique(pa.chunked_array(chunks, pa.string()))
 
 
-def _filter_by_files(reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
+def _filter_by_files(
+    reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array, wanted: Wanted
+) -> pa.Array:
     base = file_slice.base
-    in_base = keys.slice(0, 0) if base is None else search_footer(reader, base, keys)
+    in_base = keys.slice(0, 0) if base is None else search_footer(reader, base, wanted)
     if not file_slice.logs or len(in_base) == len(keys):
         return in_base
     changed = [rows.column(RECORD_KEY) for rows in reader.read_changed_keys(file_slice)]

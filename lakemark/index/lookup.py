@@ -4,14 +4,15 @@ Apache Hudi's indexes SIMPLE, BLOOM and RECORD_INDEX keep no relation between a 
 new key may be written to any file group of its partition, and later changes of the key are written
 to the same group. So a writer must find the group of each key before it writes.
 
-The search of a partition reads only what can contain one of the keys. In each base file, the key
-range and the Bloom filter of the footer exclude keys, and then only the column of record keys is
-read. The base files of a table without meta columns have neither of the two, so the record keys of
-all their rows are computed from the key columns. Keys that no base file contains are searched in
-the logs. Apache Hudi does not search logs (``HoodieIndex.canIndexLogFiles``), because its writers
-insert keys only into base files. But a key may be in a log alone in two cases: if another index
-wrote it (HBase, the state of Flink), or if a pending compaction removed the deleted row of a key
-while a new change was appended.
+The search of a partition reads only what can contain one of the keys. The key range and the Bloom
+filter of each base file exclude keys, and then only the column of record keys is read. Both are in
+the footer of the file. In a partition with many files, they are first read from the metadata table
+(``lakemark.index.stored_filters``), so that most footers are not read. The base files of a table
+without meta columns have neither of the two, so the record keys of all their rows are computed from
+the key columns. Keys that no base file contains are searched in the logs. Apache Hudi does not
+search logs (``HoodieIndex.canIndexLogFiles``), because its writers insert keys only into base
+files. But a key may be in a log alone in two cases: if another index wrote it (HBase, the state of
+Flink), or if a pending compaction removed the deleted row of a key while a new change was appended.
 
 A key is unique only within its partition, as with the indexes whose names do not begin with
 GLOBAL_. ``lakemark.index.global_keys`` keeps keys unique in the whole table. Source:
@@ -32,7 +33,13 @@ import pyarrow.compute as pc
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
 from lakemark.index.key_lookup import NEW_KEY
-from lakemark.index.key_search import SearchedGroup, find_live_keys, search_footer
+from lakemark.index.key_search import (
+    SearchedGroup,
+    find_live_keys,
+    narrow_keys,
+    search_footer,
+)
+from lakemark.index.stored_filters import StoredFilters, Wanted
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.file_group_reader import FileGroupReader
@@ -51,10 +58,12 @@ class LookupIndex:
     Attributes:
         reader: reader of the table.
         runner: the threads that search the files.
+        filters: the key ranges and Bloom filters in the metadata table, if they are used.
     """
 
     reader: FileGroupReader
     runner: Runner
+    filters: StoredFilters | None = None
 
     def tag(
         self,
@@ -66,11 +75,8 @@ class LookupIndex:
         keys = _distinct(record_keys)
         found = _Found(self.reader, groups, keys)
         slices = [group.readable for group in groups]
-
-        def find_stored(file_slice: FileSlice) -> pa.Array:
-            return self._find_in_base(file_slice, keys)
-
-        found.add(self.runner.map(find_stored, slices))
+        wanted = narrow_keys(self.reader, self.filters, slices, keys)
+        found.add(self.runner.map(self._find_in_base, [*zip(slices, wanted, strict=True)]))
         unknown = keys.filter(pa.array(found.positions == NEW_KEY))
         if len(unknown):
 
@@ -81,14 +87,14 @@ class LookupIndex:
         codes: npt.NDArray[np.int32] = np.asarray(pc.index_in(record_keys, value_set=keys))
         return found.positions[codes]
 
-    def _find_in_base(self, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
-        base = file_slice.base
+    def _find_in_base(self, searched: tuple[FileSlice, Wanted]) -> pa.Array:
+        base, wanted = searched[0].base, searched[1]
         if base is None:
-            return keys.slice(0, 0)
-        wanted = search_footer(self.reader, base, keys)
-        if not len(wanted):
-            return wanted
-        return _find(self.reader.read_base_keys(base, _KEYS_AT_ONCE), wanted)
+            return wanted.keys.slice(0, 0)
+        keys = search_footer(self.reader, base, wanted)
+        if not len(keys):
+            return keys
+        return _find(self.reader.read_base_keys(base, _KEYS_AT_ONCE), keys)
 
     def _find_in_logs(self, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
         return _find(self.reader.read_changed_keys(file_slice), keys)

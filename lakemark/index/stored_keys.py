@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
 from lakemark.index.key_lookup import NEW_KEY
-from lakemark.index.key_search import SearchedGroup, find_live_keys
+from lakemark.index.key_search import SearchedGroup, find_live_keys, narrow_keys
+from lakemark.index.stored_filters import StoredFilters, Wanted
 from lakemark.read.file_group_reader import FileGroupReader
 
 Positions = npt.NDArray[np.int32]
@@ -43,6 +44,7 @@ class StoredKeys:
         groups: Sequence[SearchedGroup],
         record_keys: pa.Array,
         runner: Runner,
+        filters: StoredFilters | None = None,
     ) -> StoredKeys:
         """Search keys in all file groups.
 
@@ -51,6 +53,7 @@ class StoredKeys:
             groups: all file groups of the table.
             record_keys: distinct strings, not null.
             runner: the threads that search the files.
+            filters: the key ranges and Bloom filters in the metadata table, if they are used.
 
         Raises:
             Refused: a key has two live rows. A change of the key would leave one of them stale.
@@ -58,7 +61,13 @@ class StoredKeys:
             CorruptData: a file is damaged.
             Unsupported: a file or a block has a kind that lakemark does not read.
         """
-        found = runner.map(lambda group: find_live_keys(reader, group, record_keys), groups)
+        slices = [group.readable for group in groups]
+        wanted = narrow_keys(reader, filters, slices, record_keys)
+
+        def find_live(searched: tuple[SearchedGroup, Wanted]) -> pa.Array:
+            return find_live_keys(reader, searched[0], record_keys, searched[1])
+
+        found = runner.map(find_live, [*zip(groups, wanted, strict=True)])
         keys = pa.concat_arrays([pa.array([], pa.string()), *found])
         counts = pc.value_counts(keys)
         twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))

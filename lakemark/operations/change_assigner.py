@@ -14,6 +14,7 @@ from lakemark.index.global_keys import MovedChanges, move_rows
 from lakemark.index.key_lookup import KeyLookup, NoLookup
 from lakemark.index.lookup import LookupIndex
 from lakemark.index.record_level import PartitionedRecordLevelIndex, RecordLevelIndex
+from lakemark.index.stored_filters import StoredFilters
 from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_shards import check_path
 from lakemark.metadata.record_index import RecordIndex
@@ -39,6 +40,13 @@ from lakemark.write.write_context import WriteContext
 
 #: The number of commits from which the size of a record is estimated.
 _SIZED_COMMITS = 20
+
+#: Fewest base files that are searched in the metadata table first. To open the metadata table takes
+#: about as many requests as the footers of so many files.
+_MIN_FILES = 16
+
+#: Largest number of Bloom filters that are read from the metadata table.
+_MAX_FILTERS = 10_000
 
 
 @dataclass
@@ -179,7 +187,7 @@ class ChangeAssigner:
                 raise has_partitioned_index(self.table)
             with conflicts_with_later_commits(self.table):
                 return RecordLevelIndex.of(index, record_keys).stored_keys(groups)
-        return StoredKeys.search(context.reader, groups, record_keys, LocalRunner())
+        return StoredKeys.search(context.reader, groups, record_keys, LocalRunner(), self._filters)
 
     def lookup_assigner(
         self, context: WriteContext, open_lookup: Callable[[pa.Table], KeyLookup]
@@ -229,7 +237,7 @@ class ChangeAssigner:
     def _lookup_of(self, context: WriteContext, changes: pa.Table) -> KeyLookup:
         """Return the record index if the table has one, and otherwise search the files."""
         if not context.has_record_index:
-            return LookupIndex(context.reader, LocalRunner())
+            return LookupIndex(context.reader, LocalRunner(), self._filters)
         index = self._record_index()
         if index.is_partitioned:
             for path in changes.column(PARTITION_PATH).unique().to_pylist():
@@ -237,6 +245,11 @@ class ChangeAssigner:
             refusal = self.table.metadata_writer.refusal_of_record_index
             return PartitionedRecordLevelIndex(index, refusal)
         return RecordLevelIndex.of(index, changes.column(RECORD_KEY))
+
+    @property
+    def _filters(self) -> StoredFilters:
+        """The key ranges and Bloom filters in the metadata table."""
+        return StoredFilters(self.table.snapshot.metadata_with, _MIN_FILES, _MAX_FILTERS)
 
     def _record_index(self) -> RecordIndex:
         index = self.table.metadata_writer.record_index(self.table.timeline)

@@ -103,10 +103,10 @@ class QueryIndexes:
         return IndexedGroups(self.storage, self._properties.is_merge_on_read, find_groups)
 
     def key_filters(self) -> KeySearch:
-        """Return the bloom filters of record keys, in the metadata table or in the files."""
+        """Return the key ranges and bloom filters, in the metadata table or in the files."""
         from lakemark.index.key_filters import KeyFilters
 
-        return KeyFilters(self.storage, self.snapshot.metadata_with(PartitionKind.BLOOM_FILTERS))
+        return KeyFilters.of(self.storage, self.snapshot.metadata_with)
 
     def groups_of_values(self, values: DemandedValues, schema: pa.Schema) -> GroupIndex | None:
         """Return the file groups of demanded values, by secondary indexes.

@@ -25,6 +25,7 @@ from lakemark.index.key_lookup import NEW_KEY
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.lookup import LookupIndex
 from lakemark.index.partition_buckets import config_path, load_partition_buckets
+from lakemark.index.stored_filters import StoredFilters
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -107,6 +108,14 @@ def lookup_without_footers(to: TableWriter) -> Index:
     return lookup(to)
 
 
+def lookup_in_metadata_table(to: TableWriter) -> Index:
+    """Search key ranges and Bloom filters in the metadata table, as for many files."""
+    context = open_context(to)
+    filters = StoredFilters(to.table.snapshot.metadata_with, min_files=1, max_filters=100)
+    index = LookupIndex(context.reader, LocalRunner(2), filters)
+    return to.assigner.lookup_assigner(context, lambda _: index)
+
+
 def partitioned_record_index(to: TableWriter) -> Index:
     index = to.table.metadata_writer.record_index(to.table.timeline)
     assert index is not None and index.is_partitioned
@@ -155,7 +164,12 @@ def opened(to: TableWriter, expected: type) -> Index:
 
 OpenIndex = Callable[[TableWriter], Index]
 #: Lookups that find a key in each partition that has it.
-LOOKUPS: tuple[OpenIndex, ...] = (in_memory, lookup, lookup_without_footers)
+LOOKUPS: tuple[OpenIndex, ...] = (
+    in_memory,
+    lookup,
+    lookup_without_footers,
+    lookup_in_metadata_table,
+)
 #: Indexes in whose tables a key has one row, in one partition.
 GLOBAL: tuple[OpenIndex, ...] = (record_index, global_record_index, global_lookup)
 RECORD_INDEXES = (partitioned_record_index, record_index, global_record_index)
@@ -224,6 +238,8 @@ def open_writer(open_index: OpenIndex, storage: Storage | None = None) -> TableW
     if storage is None:
         storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
         indexes = ["record_index"] if open_index in RECORD_INDEXES else []
+        if open_index is lookup_in_metadata_table:
+            indexes.append("bloom_filters")
         is_partitioned = open_index is partitioned_record_index
         make(storage, indexes=indexes, partitioned=is_partitioned)
     if open_index is consistent_hashing:

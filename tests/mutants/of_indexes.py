@@ -120,6 +120,20 @@ OF_INDEXES = (
         _KEY_QUERIES,
     ),
     Mutant(
+        "lakemark/index/stored_filters.py",
+        "return pa.concat_arrays([some, self.others]) if len(self.others) else some",
+        "return some",
+        "an upsert adds a row twice, because the order of its key is not that of the file's range",
+        ("tests/unit/index/test_stored_filters.py",),
+    ),
+    Mutant(
+        "lakemark/index/stored_filters.py",
+        "ranges.get(one.path, (None, None))",
+        'ranges.get(one.path, ("", ""))',
+        "an upsert adds a row twice, because the metadata table lacks the file with its key",
+        ("tests/unit/index/test_stored_filters.py",),
+    ),
+    Mutant(
         "lakemark/index/key_filters.py",
         "return {file for file, may_contain in found.items() if not may_contain}",
         "return {file for file, may_contain in found.items() if may_contain}",

@@ -46,6 +46,10 @@ _TAIL_BYTES = 64 << 10
 #: CPU cache, and fewer would need more calls for each block.
 _RUN_BYTES = 1 << 20
 
+#: Neighbouring blocks are read in one request of at most so many bytes, together with the bytes
+#: between them if these are few. Every request to an object store takes as long as some megabytes.
+_READ_BYTES, _GAP_BYTES = 4 << 20, 64 << 10
+
 
 class HFileReader:
     """An open HFile. It is not safe to use from two threads at once.
@@ -179,6 +183,7 @@ class HFileReader:
             levels: levels of the index from ``index`` down to the data blocks.
             walked_to: for each level, the end of the last block that was read.
         """
+        chosen: list[tuple[BlockLocation, Selection]] = []
         for child, wanted in selection.among(index.first_keys):
             location = index.locations[child]
             # Each level is read only forwards, so that the search ends even if the index is
@@ -188,11 +193,25 @@ class HFileReader:
                 raise CorruptData(self._path, None, expected, str(location))
             walked_to[levels - 1] = location.offset + location.size_bytes
             if levels == 1:
-                yield self._block(location, DATA), wanted
+                chosen.append((location, wanted))
             else:
                 magic = LEAF_INDEX if levels == 2 else INTERMEDIATE_INDEX
                 below = parse_index(self._block(location, magic))
                 yield from self._data_blocks(below, wanted, levels - 1, walked_to)
+        for together in _adjacent(chosen):
+            yield from self._read_together(together)
+
+    def _read_together(
+        self, chosen: list[tuple[BlockLocation, Selection]]
+    ) -> Iterator[tuple[Block, Selection]]:
+        """Read neighbouring data blocks at once."""
+        start, last = chosen[0][0].offset, chosen[-1][0]
+        data = memoryview(self._read(start, last.offset + last.size_bytes - start))
+        for location, wanted in chosen:
+            at = location.offset - start
+            stored = data[at : at + location.size_bytes]
+            compression = self._trailer.compression
+            yield Block.parse(stored, DATA, compression, self._path, location.offset), wanted
 
     def _block(self, location: BlockLocation, magic: bytes) -> Block:
         data = self._read(location.offset, location.size_bytes)
@@ -225,6 +244,24 @@ def _selected(found: Iterable[tuple[Block, Selection]]) -> Iterator[Entries]:
         entries = stored.take(keys, wanted.rows(keys))
         if len(entries.keys):
             yield entries
+
+
+def _adjacent(
+    chosen: list[tuple[BlockLocation, Selection]],
+) -> Iterator[list[tuple[BlockLocation, Selection]]]:
+    """Group blocks that are next to each other in the file, in ascending order."""
+    group: list[tuple[BlockLocation, Selection]] = []
+    for location, wanted in chosen:
+        if group:
+            first, last = group[0][0], group[-1][0]
+            end = last.offset + last.size_bytes
+            is_far = location.offset - end > _GAP_BYTES
+            if is_far or location.offset + location.size_bytes - first.offset > _READ_BYTES:
+                yield group
+                group = []
+        group.append((location, wanted))
+    if group:
+        yield group
 
 
 def _runs(

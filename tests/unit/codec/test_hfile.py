@@ -108,13 +108,14 @@ def utf16_units(text: bytes) -> bytes:
 
 
 class CountingFile(io.BytesIO):
-    """A file that counts the bytes read from it."""
+    """A file that counts the bytes read from it, and the calls."""
 
-    read_bytes = 0
+    read_bytes = reads = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
         data = super().read(size)
         self.read_bytes += len(data)
+        self.reads += 1
         return data
 
 
@@ -129,6 +130,21 @@ def test_a_lookup_reads_its_own_blocks_only(levels: int) -> None:
     assert pairs(reader.lookup(pa.array([b"key-000777", b"key-000778"]))) == entries[777:779]
     assert pairs(reader.lookup_prefixes([b"key-00311"])) == entries[3110:3120]
     assert 0 < file.read_bytes < 30_000
+
+
+def test_neighbouring_blocks_are_read_together() -> None:
+    entries = [(b"key-%06d" % number, bytes(200_000)) for number in range(100)]
+    data = HFileBuilder(NONE, block_bytes=4096).build(entries)
+    file = CountingFile(data)
+    reader = HFileReader(file, len(data), "some.hfile")
+    file.reads = file.read_bytes = 0
+    few = [b"key-%06d" % number for number in (1, 2, 3, 4, 50)]
+    assert pairs(reader.lookup(pa.array(few))) == [*entries[1:5], entries[50]]
+    assert file.reads == 2
+    assert file.read_bytes < 5.1 * 200_000, "blocks that are far from each other are read alone"
+    file.reads = 0
+    assert pairs(reader.scan()) == entries
+    assert file.reads == 5, "20 MB are read in parts of 4 MiB"
 
 
 @pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: path.stem)
