@@ -1,8 +1,8 @@
 """Skips the file groups of queries by key, by the key ranges and Bloom filters of base files.
 
 Both are in the footers of base files, and perhaps in the metadata table (``stored_filters``), which
-is read first. A filter finds each key
-that was added to it, and few others. So a file without any of the keys is skipped for certain.
+is read first. A filter finds each key that was added to it, and few others. So a file without any
+of the keys is skipped for certain.
 
 A slice with logs is never skipped. A log may contain new keys: a bucket index writes them to logs,
 and so do the indexes of Flink and HBase. Deletes and updates have keys of the base file, but a
@@ -13,7 +13,7 @@ Source: ``HoodieKeyLookupHandle`` of Apache Hudi 1.2.0, which uses the filters f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -74,19 +74,20 @@ class KeyFilters:
             wanted = dict(zip(files, self.filters.narrow(files, keys), strict=True))
             found = {file: len(one.keys) > 0 for file, one in wanted.items()}
             left = [file for file in files if found[file] and not wanted[file].is_filtered]
-            found |= self._search_footers(left, keys)
+            found |= self._search_footers({file: wanted[file].keys for file in left})
         except Unsupported:  # a filter of an unknown type, which may have any key
             return set()
         return {file for file, may_contain in found.items() if not may_contain}
 
-    def _search_footers(self, files: Sequence[BaseFile], keys: pa.Array) -> dict[BaseFile, bool]:
-        """Return for each file whether it may have a key; nothing if there are too many files."""
-        if len(files) > MAX_FOOTERS:
+    def _search_footers(self, wanted: Mapping[BaseFile, pa.Array]) -> dict[BaseFile, bool]:
+        """Return for each file whether it may have one of its keys; nothing for too many files."""
+        if len(wanted) > MAX_FOOTERS:
             return {}
 
         def search(base: BaseFile) -> bool:
-            return len(exclude_absent_keys(self.storage, base, keys)) > 0
+            return len(exclude_absent_keys(self.storage, base, wanted[base])) > 0
 
+        files = [*wanted]
         return dict(zip(files, request_all(self.storage, search, files), strict=True))
 
 

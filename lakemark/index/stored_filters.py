@@ -4,7 +4,7 @@ Each base file has a key range and a Bloom filter in its footer. The metadata ta
 too: the range in the partition ``column_stats``, and the filter in ``bloom_filters``. The ranges of
 all files of a partition are next to each other in one block, so they are read first. Filters are
 read only for the files that the ranges do not exclude, and only if there are more of these files
-than keys. A key is in at most one file of a partition. So with many keys, most of the files must be
+than keys. A key is mostly in one file of a partition. So with many keys, most of the files must be
 opened anyway, and their footers have the same filters. A file that the metadata table lacks, for
 example because Apache Hudi wrote it without these indexes, is left to its footer.
 

@@ -1,6 +1,6 @@
 """Encodes the files of the metadata table.
 
-    log    one HFILE_DATA block with the written records, one DELETE block with the deleted keys
+    log    an HFILE_DATA block with the written records, a DELETE block with the deleted keys
     base   an HFile with all records of a file group, and a bloom filter of their keys
 
 The first log of a file group has one empty DELETE block. Files are named like data files: a log is
@@ -11,13 +11,14 @@ Source: ``HoodieHFileDataBlock``, ``HoodieAvroHFileWriter``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakemark.codec import bloom
 from lakemark.codec.bloom import BloomFilterBuilder
+from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.hfile import Entries, HFileReader, file_info, write_hfile
 from lakemark.codec.hfile.hfile_splice import splice_hfile
 from lakemark.codec.hfile.hfile_writer import HFileParts, check_order
@@ -30,6 +31,10 @@ from lakemark.metadata.record_changes import RecordChanges, stored_schema
 BASE_FILE_EXTENSION = "hfile"
 #: Write token of the first log of a file group.
 FIRST_WRITE_TOKEN = "0-0-0"
+
+#: The most bytes of the values in a block, before compression. Java holds the content of a block in
+#: one array of at most 2 GiB, which is its limit (``hoodie.metadata.max.logfile.size``).
+_MAX_BLOCK_BYTES = 1 << 30
 
 _BLOOM_BLOCK = b"bloomFilter"
 _BLOOM_KEYS_PER_ROW = 10_000
@@ -58,14 +63,19 @@ def log_file(changes: RecordChanges, partition: str, instant: str, created_ms: i
     assert not changes.is_empty, (partition, instant)
     header = {HeaderKey.SCHEMA: stored_schema(), HeaderKey.INSTANT_TIME: instant}
     blocks = b""
-    if len(changes.written.keys):
-        content = _hfile(changes.written, created_ms)
-        blocks += encode(BlockType.HFILE_DATA, header, content)
+    for records in _in_blocks(changes.written):
+        blocks += encode(BlockType.HFILE_DATA, header, _hfile(records, created_ms))
     if len(changes.deleted):
         keys = changes.deleted.cast(pa.string())
         content = encode_deletes(keys, pa.array([partition] * len(keys), pa.string()))
         blocks += encode(BlockType.DELETE, header, content)
     return blocks
+
+
+def _in_blocks(records: Entries) -> Iterator[Entries]:
+    """Divide records into blocks, mostly one."""
+    for rows, _ in byte_strings(records.values).chunks(_MAX_BLOCK_BYTES):
+        yield Entries(records.keys[rows], records.values[rows])
 
 
 def first_log_file(instant: str) -> bytes:

@@ -12,8 +12,9 @@ import pytest
 from lakemark.codec.hfile import Entries, HFileReader
 from lakemark.codec.hfile.file_info import CREATED_MS, SCHEMA
 from lakemark.log.delete_block import read_deletes
-from lakemark.log.log_block import BlockType, HeaderKey
+from lakemark.log.log_block import BlockType, HeaderKey, LogBlock
 from lakemark.log.log_reader import read_blocks
+from lakemark.metadata import metadata_files
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
 from lakemark.metadata.metadata_files import BaseContent, first_log_file, log_file
 from lakemark.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
@@ -57,6 +58,33 @@ def test_a_base_file_has_apaches_bloom_filter_and_key_range() -> None:
         # The schema is Apache's without its comments.
         assert ours.file_info == {**apaches.file_info, SCHEMA: stored_schema().encode()}
         assert [*ours.scan()] == blocks
+
+
+def test_many_records_of_a_log_are_divided_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = encode_files(
+        [FilesOfPartition(f"p{n}", {"a": n + 1}) for n in range(10)], [], ["gone"]
+    )
+    one_block = log_file(changes, "files", INSTANT, created_ms=7)
+    largest = max(len(value.as_py()) for value in changes.written.values)
+    monkeypatch.setattr(metadata_files, "_MAX_BLOCK_BYTES", 3 * largest)
+    data = log_file(changes, "files", INSTANT, created_ms=7)
+    *written, deleted = read_blocks(io.BytesIO(data), len(data), "some.log")
+    assert len(written) >= 3
+    assert deleted.type is BlockType.DELETE
+    found = [entry for block in written for entry in entries_of(block)]
+    whole, _ = read_blocks(io.BytesIO(one_block), len(one_block), "some.log")
+    assert found == entries_of(whole)
+    assert len(found) == len(changes.written.keys)
+
+
+def entries_of(block: LogBlock) -> list[tuple[object, object]]:
+    content = block.content.read()
+    reader = HFileReader(io.BytesIO(content), len(content), block.path)
+    return [
+        (key.as_py(), value.as_py())
+        for some in reader.scan()
+        for key, value in zip(some.keys, some.values, strict=True)
+    ]
 
 
 def test_a_log_has_what_was_written_before_what_was_deleted() -> None:
