@@ -214,8 +214,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/timeline/timeline.py",
-        'sorted(chosen, key=lambda i: (i.completed_at or "", i.requested_at))',
-        "sorted(chosen, key=lambda i: i.requested_at)",
+        'sorted(done, key=lambda i: (i.completed_at or "", i.requested_at))',
+        "sorted(done, key=lambda i: i.requested_at)",
         "the newest commit is the one that was requested last, not the one that completed last",
         _TIMELINE,
     ),

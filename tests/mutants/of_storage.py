@@ -141,10 +141,8 @@ _WRITES = (
     ),
     Mutant(
         _LOCAL,
-        "            link(staging, self._full_path(path))\n        except FileExistsError:\n"
-        "            with suppress",
-        "            os.replace(staging, self._full_path(path))\n        except FileExistsError:\n"
-        "            with suppress",
+        "partial(link, staged.enter_context(file), full_path)",
+        "partial(os.replace, staged.enter_context(file), full_path)",
         "on a local disk two writers create one file: the later replaces the other's",
         _OF_STORAGE,
     ),
