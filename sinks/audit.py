@@ -17,12 +17,14 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config import keys
 from lakemark.errors import Permanent
-from transforms.raw_records import parts_of
+from transforms.raw_records import offsets_by_part
 
 #: The offsets of each part of a batch: the first one, and the one after the last.
 Spans: TypeAlias = Mapping[int, tuple[int, int]]
@@ -142,24 +144,18 @@ class RecordsRead:
             filtered: the number of filtered records of each part.
             added_rows: the number of added rows of each part.
         """
-        columns = {"partition": parts_of(records), "offset": records.column("offset")}
-        records = pa.table(columns)
-        aggregates = [("offset", kind) for kind in ("count", "min", "max")]
-        counted = records.group_by("partition", use_threads=False).aggregate(aggregates)
-        names = ["partition", "offset_count", "offset_min", "offset_max"]
-        rows = zip(*(counted.column(name).to_pylist() for name in names), strict=True)
         return cls(
             {
                 partition: PartitionRead(
-                    count=count,
-                    first=first,
-                    last=last,
+                    count=len(offsets),
+                    first=int(offsets[0]),
+                    last=int(offsets[-1]),
                     ignored=ignored.get(partition, 0),
                     filtered=filtered.get(partition, 0),
                     added_rows=added_rows.get(partition, 0),
-                    gaps=_gaps(records, partition, count, first, last),
+                    gaps=_gaps(offsets),
                 )
-                for partition, count, first, last in rows
+                for partition, offsets in offsets_by_part(records)
             }
         )
 
@@ -243,18 +239,13 @@ def _pieces(table: pa.Table) -> Iterator[tuple[int, PartitionRead]]:
         yield partition, PartitionRead(**row, gaps=gaps)
 
 
-def _gaps(records: pa.Table, partition: int, count: int, first: int, last: int) -> tuple[_Gap, ...]:
-    """Return the lowest and the widest gap of a partition in a chunk; offsets are distinct."""
-    if count >= last - first + 1:
+def _gaps(offsets: npt.NDArray[np.int64]) -> tuple[_Gap, ...]:
+    """Return the lowest and the widest gap between distinct offsets in ascending order."""
+    if len(offsets) >= offsets[-1] - offsets[0] + 1:
         return ()
-    mask = pc.equal(records["partition"], partition)
-    offsets = records["offset"].filter(mask).combine_chunks()
-    offsets = offsets.take(pc.sort_indices(offsets))
-    steps = pc.subtract(offsets.slice(1), offsets.slice(0, len(offsets) - 1))
-    is_gap = pc.greater(steps, 1)
-    indices = [pc.index(is_gap, True).as_py(), pc.index(steps, pc.max(steps)).as_py()]
-    found = [(offsets[n].as_py() + 1, offsets[n + 1].as_py()) for n in indices]
-    return _lowest_and_widest(found)
+    steps = np.diff(offsets)
+    found = [int(np.argmax(steps > 1)), int(np.argmax(steps))]
+    return _lowest_and_widest([(int(offsets[n]) + 1, int(offsets[n + 1])) for n in found])
 
 
 def _lowest_and_widest(gaps: Sequence[_Gap]) -> tuple[_Gap, ...]:

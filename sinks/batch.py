@@ -16,7 +16,7 @@ from checkpoints.position import Position
 from sinks.audit import OffsetGap, Spans
 from sinks.reject_counts import RejectCount
 from transforms.batch_checks import CheckViolation
-from transforms.raw_records import parts_of
+from transforms.raw_records import offsets_by_part
 from transforms.violations import RuleViolations
 
 #: Takes ranges without a record, and returns the lost ranges in the form of ``LostRange.facts``.
@@ -105,9 +105,9 @@ class RecordsBatch(Batch):
         """See ``Batch``."""
         found: dict[int, tuple[int, int]] = {}
         for table in self.tables:
-            for part, begin, last in _ranges(table):
-                first, end = found.get(part, (begin, begin))
-                found[part] = (min(first, begin), max(end, last + 1))
+            for part, offsets in offsets_by_part(table):
+                first, end = found.get(part, (int(offsets[0]), 0))
+                found[part] = (min(first, int(offsets[0])), max(end, int(offsets[-1]) + 1))
         return found
 
 
@@ -122,16 +122,6 @@ class RoutedBatch(RecordsBatch):
     def elsewhere(self) -> int:
         """See ``Batch``. The stream checks the offsets without a record, for all tables."""
         return self.planned_records - sum(int(table.num_rows) for table in self.tables)
-
-
-def _ranges(records: pa.Table) -> Sequence[tuple[int, int, int]]:
-    """Return the parts of some records, each with its lowest and highest offset."""
-    columns = pa.table({"part": parts_of(records), "offset": records.column("offset")})
-    found = columns.group_by("part", use_threads=False).aggregate(
-        [("offset", "min"), ("offset", "max")]
-    )
-    names = ("part", "offset_min", "offset_max")
-    return [*zip(*(found.column(name).to_pylist() for name in names), strict=True)]
 
 
 #: A kind of batch.

@@ -16,8 +16,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -124,6 +125,19 @@ FAULT = "fault"
 def parts_of(records: pa.Table) -> pa.ChunkedArray:
     """Return the part of the batch to which each record belongs, a number."""
     return records.column(PART if PART in records.column_names else "partition")
+
+
+def offsets_by_part(records: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield each part of the batch that has records, with their offsets in ascending order."""
+    parts, offsets = parts_of(records).to_numpy(), records.column("offset").to_numpy()
+    step = np.diff(parts)
+    if not np.all((step > 0) | ((step == 0) & (np.diff(offsets) > 0))):
+        order = np.lexsort((offsets, parts))
+        parts, offsets = parts[order], offsets[order]
+    edges = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(parts)]
+    for begin, end in pairwise(edges):
+        if begin < end:
+            yield int(parts[begin]), offsets[begin:end]
 
 
 def sort_by_arrival(records: pa.Table) -> pa.Table:
