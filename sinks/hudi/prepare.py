@@ -112,10 +112,11 @@ class PrepareChunk:
         return dict(Counter(parts.to_pylist()))
 
     def _divide(self, prepared: ConvertedBatch, tasks: int) -> Iterator[Portion]:
-        changes, rejects = prepared.changes, self.letters.to_changes(prepared.rejects)
+        changes = prepared.changes
         if changes.num_rows:
             yield _divided(PortionKind.ROWS, changes, self.row_index, tasks)
-        if rejects.num_rows:
+        if len(prepared.rejects):
+            rejects = self.letters.to_changes(prepared.rejects)
             yield _divided(PortionKind.REJECTS, rejects, self.reject_index, tasks)
         if changes.num_rows and self.looked_up is not None:
             yield self._divide_keys(changes, self.looked_up, tasks)
