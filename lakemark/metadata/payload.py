@@ -43,6 +43,8 @@ PAYLOADS: Mapping[str, pa.DataType] = {
             ("maxValue", WRAPPED),
             ("valueCount", pa.int64()),
             ("nullCount", pa.int64()),
+            ("totalSize", pa.int64()),
+            ("totalUncompressedSize", pa.int64()),
             ("isDeleted", pa.bool_()),
             ("isTightBound", pa.bool_()),
             ("valueType", VALUE_TYPE),

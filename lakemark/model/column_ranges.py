@@ -57,6 +57,11 @@ class ColumnSize(NamedTuple):
     size_bytes: int
     uncompressed_bytes: int
 
+    @classmethod
+    def total(cls, sizes: Iterable[ColumnSize]) -> ColumnSize:
+        """Return the size of a column in several files."""
+        return cls(*map(sum, zip(*sizes, strict=True)))
+
 
 #: The size of a column if the file has no footer.
 NO_SIZE = ColumnSize(0, 0)
@@ -71,8 +76,8 @@ class ColumnRanges:
             (``lakemark.model.bounds``); null if a column has no value.
         null_counts: number of nulls in each column.
         value_counts: number of values in each column, including nulls.
-        sizes: sizes of the columns, from the footer of a file; empty without a footer, and for
-            several files.
+        sizes: sizes of the columns, from the footers of the files; a column that is in no footer
+            has none.
     """
 
     bounds: pa.RecordBatch
@@ -132,6 +137,7 @@ class ColumnRanges:
             pa.RecordBatch.from_arrays([_unite(where) for where in found.values()], list(found)),
             tuple(sum(part.null_counts[at] for part, at in where) for where in found.values()),
             tuple(sum(part.value_counts[at] for part, at in where) for where in found.values()),
+            _total_sizes(parts),
         )
 
     @cached_property
@@ -186,6 +192,14 @@ def _is_wide_decimal(kind: pa.DataType) -> bool:
     if not pa.types.is_decimal(kind):
         return False
     return bool(kind.scale > _OLD_DIGITS or kind.precision - kind.scale > _OLD_DIGITS)
+
+
+def _total_sizes(parts: Iterable[ColumnRanges]) -> dict[str, ColumnSize]:
+    found: dict[str, list[ColumnSize]] = {}
+    for part in parts:
+        for name, size in part.sizes.items():
+            found.setdefault(name, []).append(size)
+    return {name: ColumnSize.total(sizes) for name, sizes in found.items()}
 
 
 def _unite(found: Sequence[_Occurrence]) -> pa.Array:

@@ -107,14 +107,9 @@ def _encoders(
                 encode = statistics_encoder(record_type, bounds.type, version, is_tight=is_tight)
                 encoders[bounds.type] = encode
             counts = ranges.null_counts[at], ranges.value_counts[at]
-            size = _size_of(entry, column)
+            size = ranges.sizes.get(column, NO_SIZE)
             record = partial(_record, encoders[bounds.type], column, bounds, counts, size)
             yield entry, column, record
-
-
-def _size_of(entry: StatisticsEntry, column: str) -> ColumnSize:
-    """Return the size of a column in a file; partitions have no sizes."""
-    return entry.ranges.sizes.get(column, NO_SIZE) if entry.file_name else NO_SIZE
 
 
 def _record(
@@ -139,7 +134,7 @@ def _by_column(entries: Iterable[StatisticsEntry]) -> list[tuple[str, pa.Table]]
 
 def _statistics(kind: pa.DataType, found: Sequence[tuple[StatisticsEntry, int]]) -> pa.Table:
     bounds = pa.concat_arrays([entry.ranges.bounds.column(at) for entry, at in found])
-    sizes = [_size_of(entry, entry.ranges.columns[at]) for entry, at in found]
+    sizes = [one.ranges.sizes.get(one.ranges.columns[at], NO_SIZE) for one, at in found]
     columns = [
         [entry.partition_path for entry, _ in found],
         [entry.file_name for entry, _ in found],

@@ -37,7 +37,7 @@ def statistics_batch_schema(data_type: pa.DataType) -> pa.Schema:
     """Return the schema of the statistics of one column, a row for each file or partition.
 
     ``file_name`` is empty in statistics of partitions. Both bounds are null if there is no value.
-    The sizes are those in a Parquet footer, and 0 for logs.
+    The sizes are those in Parquet footers, and 0 for logs.
     """
     return pa.schema(
         [

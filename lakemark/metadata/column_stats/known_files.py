@@ -17,7 +17,7 @@ its file groups have other ids in another attempt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -87,7 +87,7 @@ class KnownFiles:
 
     def add_derived(self, path: str, files: Sequence[FileRange]) -> None:
         """Add the files that a partition keeps after the commit that is about to be published."""
-        self._files[path] = [*map(_without_sizes, files)]
+        self._files[path] = [*files]
 
     def add_new_partitions(self, paths: Iterable[str]) -> None:
         """Add partitions that have no file before the commit that is about to be published."""
@@ -170,14 +170,8 @@ def _files_by_partition(content: CommitMetadata) -> dict[str, list[FileRange]]:
         file = data_file(path, stat.path.rpartition("/")[2], stat.file_size_in_bytes)
         assert file is not None and stat.column_ranges is not None, stat.path
         if stat.num_writes or not isinstance(file, LogFile):
-            found = _without_sizes(FileRange(file, stat.column_ranges))
-            files.setdefault(path, []).append(found)
+            files.setdefault(path, []).append(FileRange(file, stat.column_ranges))
     return files
-
-
-def _without_sizes(one: FileRange) -> FileRange:
-    """Return a file without the sizes of its columns, which a partition does not have."""
-    return FileRange(one.file, replace(one.ranges, sizes={})) if one.ranges.sizes else one
 
 
 def _has(ranges: ColumnRanges, columns: pa.Schema) -> bool:

@@ -34,13 +34,17 @@ from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.slice_rows import KEY, PAYLOAD
 from lakemark.model.bounds import PRINTED_HIGH, PRINTED_LOW, pair_bounds
-from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.column_ranges import NO_SIZE, ColumnRanges, ColumnSize
 from lakemark.model.file_slice import join
 from lakemark.read.index_protocols import statistics_schema
 
 _PAYLOAD = PartitionKind.COLUMN_STATS.payload
 _FILE_NAME, _PARTITION_PATH = "file_name", "partition_path"
 _LABEL = "label"
+#: The columns of sizes in merged statistics.
+_SIZES = ("size_bytes", "uncompressed_bytes")
+#: The numbers of a record that are added up, as they are stored.
+_TOTALS = ("nullCount", "valueCount", "totalSize", "totalUncompressedSize")
 
 
 class FileRanges(NamedTuple):
@@ -163,7 +167,8 @@ class ColumnStatistics:
 
     def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
         rows = self._rows(selection)
-        return _merge(rows, column, data_type, _FILE_NAME, None, self.counts_nulls)[0]
+        found = _merge(rows, column, data_type, _FILE_NAME, None, self.counts_nulls)[0]
+        return _without_sizes(found)
 
     def _rows(self, selection: Selection) -> pa.Table:
         """Return the selected records of files."""
@@ -202,7 +207,7 @@ class PartitionStatistics:
         parts = self.metadata.parts(self.partition, _prefixes(column, partitions, self.prefix))
         rows = self.metadata.history(parts, _PAYLOAD)
         found = _merge(rows, column, data_type, _PARTITION_PATH, None, self.counts_nulls)[0]
-        return _with_partition_paths(found)
+        return _with_partition_paths(_without_sizes(found))
 
     def ranges(self, partitions: Sequence[str], columns: pa.Schema) -> RangesOfPartitions:
         """Read the ranges of these partitions.
@@ -218,7 +223,7 @@ class PartitionStatistics:
         rows = self._history(pa.array(keys, pa.binary()))
         found: dict[str, list[_Range]] = {path: [] for path in partitions}
         for field in columns:
-            known = merge_statistics(rows, field.name, field.type, _PARTITION_PATH)
+            known, _ = _merge(rows, field.name, field.type, _PARTITION_PATH)
             paths = known.column(_PARTITION_PATH).to_pylist()
             for stored, one in zip(paths, _ranges(field.name, known), strict=True):
                 found[partition_path_of(stored)].append(one)
@@ -300,14 +305,17 @@ class _Range(NamedTuple):
     bounds: pa.Array
     null_count: int
     value_count: int
+    size: ColumnSize
 
 
 def _ranges(column: str, rows: pa.Table) -> Iterator[_Range]:
     """Yield the range of each row of merged statistics of a column."""
     low, high = (rows.column(name).combine_chunks() for name in ("min", "max"))
     counts = (rows.column(name).to_pylist() for name in ("null_count", "value_count"))
-    for pair, nulls, values in zip(pair_bounds(low, high), *counts, strict=True):
-        yield _Range(column, pair, nulls, values)
+    stored = (pc.fill_null(rows.column(name), 0).to_pylist() for name in _SIZES)
+    sizes = map(ColumnSize, *stored)
+    for pair, nulls, values, size in zip(pair_bounds(low, high), *counts, sizes, strict=True):
+        yield _Range(column, pair, nulls, values, size)
 
 
 def _combine(ranges: Sequence[_Range]) -> ColumnRanges:
@@ -317,6 +325,7 @@ def _combine(ranges: Sequence[_Range]) -> ColumnRanges:
         pa.RecordBatch.from_arrays(bounds, [one.column for one in ranges]),
         tuple(one.null_count for one in ranges),
         tuple(one.value_count for one in ranges),
+        {one.column: one.size for one in ranges if one.size != NO_SIZE},
     )
 
 
@@ -353,7 +362,7 @@ def merge_statistics(
     Returns:
         A table with the schema ``statistics_schema(name_column, data_type)``.
     """
-    return _merge(rows, column, data_type, name_column, label)[0]
+    return _without_sizes(_merge(rows, column, data_type, name_column, label)[0])
 
 
 def _merge(
@@ -364,7 +373,10 @@ def _merge(
     label: str | None = None,
     counts_nulls: bool = True,
 ) -> tuple[pa.Table, set[bytes]]:
-    """Merge as ``merge_statistics`` does, and also return the keys with unknown statistics."""
+    """Merge as ``merge_statistics`` does, and also return sizes and keys with unknown statistics.
+
+    The sizes are in the columns ``_SIZES``.
+    """
     payload = rows.column(PAYLOAD).combine_chunks()
     # Two columns whose names have the same hash share a key prefix.
     is_other = pc.fill_null(pc.not_equal(_field(payload, "columnName"), column), fill_value=False)
@@ -420,19 +432,27 @@ def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None)
     names = _field(payload, "fileName") if label is None else rows.column(label).combine_chunks()
     codes = key_codes(rows, [label or KEY]).codes
     groups, first, group_of = np.unique(codes, return_index=True, return_inverse=True)
-    schema = statistics_schema(name_column, bounds.low.type)
+    schema = _schema_with_sizes(name_column, bounds.low.type)
     if len(groups) == len(codes):  # nearly all files have one record, so nothing is combined
-        counts = [_field(payload, name) for name in ("nullCount", "valueCount")]
+        counts = [_field(payload, name) for name in _TOTALS]
         columns = [names, bounds.low, bounds.high, *counts]
         return pa.Table.from_arrays(columns, schema=schema).take(pa.array(first))
     columns = [
         names.take(pa.array(first)),
         _extreme(bounds.low, group_of, "ascending"),
         _extreme(bounds.high, group_of, "descending"),
-        _total(_field(payload, "nullCount"), group_of, len(groups)),
-        _total(_field(payload, "valueCount"), group_of, len(groups)),
+        *(_total(_field(payload, name), group_of, len(groups)) for name in _TOTALS),
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _schema_with_sizes(name_column: str, data_type: pa.DataType) -> pa.Schema:
+    sizes = [pa.field(name, pa.int64()) for name in _SIZES]
+    return pa.schema([*statistics_schema(name_column, data_type), *sizes])
+
+
+def _without_sizes(merged: pa.Table) -> pa.Table:
+    return merged.drop_columns([*_SIZES])
 
 
 def _is_consistent(
