@@ -338,6 +338,14 @@ class Oracle:
         config: dict[str, str] = self._ask("table_config", path=str(path))
         return config
 
+    def metadata_differences(self, path: Path | str) -> list[str]:
+        """Return how Apache Hudi finds that a metadata table differs from the files of its table.
+
+        See ``tests.interop.metadata_checks``, which also explains how to run the validator itself.
+        """
+        found: list[str] = self._ask("metadata_differences", path=str(path))
+        return found
+
     def count_under_lock(self, location: StorageLocation, counter: str, times: int) -> None:
         """Increment the number in an S3 object several times, under the lock of the table."""
         self._ask(

@@ -30,6 +30,7 @@ from streamer import class_archive
 from streamer.toolchain import cache_home, find_java, find_spark, resolve
 from tests.interop.apache_lock import count_under_lock
 from tests.interop.key_places import place_keys
+from tests.interop.metadata_checks import find_differences, utilities_jars
 
 HUDI_COORDINATE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 
@@ -120,7 +121,7 @@ def start_session(
 ) -> SparkSession:
     """Start a local session of two threads that can read and write Apache Hudi's tables."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = resolve([HUDI_COORDINATE], cache_home() / "jars")
+    jars = [*resolve([HUDI_COORDINATE], cache_home() / "jars"), *utilities_jars()]
     builder = SparkSession.builder.master("local[2]").appName("oracle")
     builder = builder.config("spark.jars", ",".join(map(str, jars)))
     for key, value in {**_ORACLE_SETTINGS, **(further or {})}.items():
@@ -201,6 +202,7 @@ class ApacheHudi:
             "table_config": self.table_config,
             "count_under_lock": partial(count_under_lock, spark),
             "place_keys": partial(place_keys, spark._jvm),
+            "metadata_differences": partial(find_differences, spark),
         }
 
     def read(self, path: str, query_type: str, options: Options, answer_path: str) -> None:
