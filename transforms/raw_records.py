@@ -130,8 +130,7 @@ def parts_of(records: pa.Table) -> pa.ChunkedArray:
 def offsets_by_part(records: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     """Yield each part of the batch that has records, with their offsets in ascending order."""
     parts, offsets = parts_of(records).to_numpy(), records.column("offset").to_numpy()
-    step = np.diff(parts)
-    if not np.all((step > 0) | ((step == 0) & (np.diff(offsets) > 0))):
+    if not _is_in_order(parts, offsets):
         order = np.lexsort((offsets, parts))
         parts, offsets = parts[order], offsets[order]
     edges = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(parts)]
@@ -145,9 +144,13 @@ def sort_by_arrival(records: pa.Table) -> pa.Table:
     if PART in records.column_names:
         return records  # the records of files are read in their order
     partitions, offsets = (records.column(name).to_numpy() for name in ("partition", "offset"))
-    step = np.diff(partitions)
-    if np.all((step > 0) | ((step == 0) & (np.diff(offsets) > 0))):
+    if _is_in_order(partitions, offsets):
         return records
     names = [name for name in ("partition", "offset", "topic") if name in records.column_names]
     sort_keys = [(name, "ascending") for name in names]
     return records.take(pc.sort_indices(records.select(names), sort_keys=sort_keys))
+
+
+def _is_in_order(parts: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> bool:
+    step = np.diff(parts)
+    return bool(np.all((step > 0) | ((step == 0) & (np.diff(offsets) > 0))))
