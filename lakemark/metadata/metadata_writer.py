@@ -349,6 +349,13 @@ class MetadataWriter:
         found = own.find(requested_at)
         return found is not None and found.is_completed
 
+    def on_failure(self) -> None:
+        """Discard the state, so that the next call reads it again.
+
+        The metadata table may get another commit of the same instant, with logs of the same names.
+        """
+        self._loader.current = None
+
     def compact(self, timeline: Timeline, check_lease: Callable[[], None]) -> None:
         """Compact the metadata table if enough commits have accumulated.
 

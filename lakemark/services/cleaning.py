@@ -36,6 +36,7 @@ from lakemark.timeline.content import encode_clean_metadata, encode_clean_plan
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import forget_heartbeat, is_fresh
+from lakemark.transaction.metadata_updater import recording_in
 from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.rollback_checks import (
@@ -298,9 +299,10 @@ def _publish(
             raise Fenced(inflight.requested_at, "it was completed and archived; clean again")
         publication = Publication(context.timeline, lease, inflight)
         publication.prepare(content)
-        with lease.reporting_loss():
-            context.metadata_updater.on_clean(inflight, planned.files, timeline)
-        completed = publication.publish(context.generate_time(timeline.newest_time))
+        with recording_in(context.metadata_updater) as updater:
+            with lease.reporting_loss():
+                updater.on_clean(inflight, planned.files, timeline)
+            completed = publication.publish(context.generate_time(timeline.newest_time))
     return completed, timeline.with_instant(completed)
 
 

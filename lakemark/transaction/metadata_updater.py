@@ -8,7 +8,8 @@ readers. A rollback or a new attempt of the instant updates the metadata table a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from lakemark.model.commit_metadata import CommitMetadata
@@ -63,6 +64,24 @@ class MetadataUpdater(Protocol):
         """Return whether the metadata table has a completed commit with this requested time."""
         ...
 
+    def on_failure(self) -> None:
+        """Forget what was recorded last, because it may not have been published.
+
+        If the change is a planned table service, another attempt may complete its instant, with
+        files of other names.
+        """
+        ...
+
+
+@contextmanager
+def recording_in(updater: MetadataUpdater) -> Iterator[MetadataUpdater]:
+    """Call ``on_failure`` if the block, which records a change and publishes it, fails."""
+    try:
+        yield updater
+    except BaseException:
+        updater.on_failure()
+        raise
+
 
 class NoMetadataUpdater:
     """A ``MetadataUpdater`` for tables without a metadata table. It records nothing."""
@@ -87,3 +106,6 @@ class NoMetadataUpdater:
     def has_commit(self, requested_at: str) -> bool:
         """See ``MetadataUpdater.has_commit``."""
         return False
+
+    def on_failure(self) -> None:
+        """See ``MetadataUpdater.on_failure``."""

@@ -66,6 +66,7 @@ from lakemark.transaction.attempt import (
 from lakemark.transaction.conflicts import check_conflicts, earlier_unseen_commits
 from lakemark.transaction.heartbeat import Heartbeat, HeartbeatExpired
 from lakemark.transaction.instant_files import awaited_logs
+from lakemark.transaction.metadata_updater import recording_in
 from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.plan_owner import check_not_executed
 from lakemark.transaction.publication import Publication
@@ -315,10 +316,11 @@ class Transaction:
         """Update the metadata table, then publish the commit; return the completed instant."""
         publication = Publication(self._context.timeline, lease, self.instant)
         publication.prepare(content)
-        with lease.reporting_loss():
-            self._context.metadata_updater.on_commit(self.instant, metadata, timeline)
-        # model: generate completion time
-        return self._publish(publication, self._context.generate_time(timeline.newest_time))
+        with recording_in(self._context.metadata_updater) as updater:
+            with lease.reporting_loss():
+                updater.on_commit(self.instant, metadata, timeline)
+            # model: generate completion time
+            return self._publish(publication, self._context.generate_time(timeline.newest_time))
 
     def stop_heartbeat(self) -> None:
         """Stop the heartbeat. If the instant is pending, other writers may now roll it back."""

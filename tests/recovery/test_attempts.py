@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from itertools import count
 from uuid import UUID
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from lakemark.config import keys
 from lakemark.config.table_properties import TableType
 from lakemark.errors import HudiError, Retriable
 from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.archive import archive
@@ -44,7 +46,7 @@ from tests.protocol.virtual_time import on_virtual_time
 from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.table_services import copy_of, make_plain, new_storage
-from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
+from tests.tables import SCHEMA, Row, commit, contents, data_files, make, writer
 
 CLOCK = SharedClock()
 A_LEASE_AND_MORE_S = 61.0
@@ -384,6 +386,52 @@ def test_process_that_completes_the_compaction_of_a_dead_one_reads_its_own_files
     commit(to, [Row("a", 3, 3)])
     assert to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     assert contents(storage) == {**EXPECTED, "a": (3, 3)}
+
+
+def test_a_writer_does_not_compact_the_metadata_of_an_attempt_that_another_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The logs of both attempts in the metadata table have the same names and the same sizes."""
+    storage = new_storage()
+    make(storage)
+    numbers = count(1)
+
+    def complete(on: Storage, number: int) -> dict[str, int]:
+        monkeypatch.setattr("lakemark.transaction.attempt.uuid4", lambda: UUID(int=number << 80))
+        CLOCK.sleep(A_LEASE_AND_MORE_S)
+        compact(on)
+        return _logs_of_files(on)
+
+    def complete_with_logs_of_the_same_sizes() -> None:
+        sizes = _logs_of_files(storage)
+        found = (n for n in range(2**47 + 1, 2**47 + 500) if complete(copy_of(storage), n) == sizes)
+        assert complete(storage, next(found)) == sizes
+
+    stopped = InterruptedStorage(storage, complete_with_logs_of_the_same_sizes)
+    to = opened(stopped)
+    compactions = {to.table.metadata_writer.compacted_at}
+    while len(compactions) < 3:  # the writer then knows all logs since the last one
+        commit(to, [Row("a", next(numbers))])
+        compactions.add(to.table.metadata_writer.compacted_at)
+    assert request_compaction(to.table) is not None
+    monkeypatch.setattr("lakemark.transaction.attempt.uuid4", lambda: UUID(int=2**127))
+    stopped.is_before = lambda _, method, path: (method, path[:17]) == (
+        "publish",
+        ".hoodie/timeline/",
+    )
+    with pytest.raises(LeaseLost):
+        to.compact_if_due(CompactionPolicy(100), LocalRunner(1))
+    assert stopped.stopped_at
+    to.table.refresh()
+    for _ in range(EVERY_DELTA_COMMITS + 1):
+        commit(to, [Row("a", next(numbers))])
+    assert metadata_differences(opened(storage).table) == []
+
+
+def _logs_of_files(storage: Storage) -> dict[str, int]:
+    """Return the sizes of the logs that list the files, by path."""
+    objects = storage.list_tree(".hoodie/metadata/files")
+    return {one.path: one.size_bytes for one in objects if ".log." in one.path}
 
 
 def test_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
