@@ -26,7 +26,7 @@ _OUTER_SPACES = (
 _REMOVE_SPACES = "remove the space from the value in .hoodie/hoodie.properties"
 
 
-#: How many sets of properties are remembered that were checked.
+#: How many sets of properties are remembered after their check.
 _REMEMBERED = 256
 
 
@@ -71,7 +71,10 @@ def check_allows(properties: TableProperties, purpose: Purpose, url: str) -> Non
 
 @lru_cache(_REMEMBERED)
 def _are_allowed(values: frozenset[tuple[str, str]], purpose: Purpose) -> bool:
-    """Return whether all properties allow a purpose; each commit checks the same ones again."""
+    """Return whether all properties allow a purpose.
+
+    The result is remembered, because each commit checks the same properties again.
+    """
     return not any(find_problems(TableProperties(dict(values)), purpose))
 
 

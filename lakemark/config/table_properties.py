@@ -73,7 +73,7 @@ class LoggingMode(StrEnum):
     DATA_BEFORE_AFTER = "DATA_BEFORE_AFTER"
 
 
-#: How many contents of files are remembered with their properties.
+#: How many stored properties are remembered after they were parsed.
 _REMEMBERED = 256
 
 
@@ -447,7 +447,9 @@ class TableProperties:
     @classmethod
     @lru_cache(_REMEMBERED)
     def parse(cls, data: bytes, path: str = PROPERTIES_PATH) -> TableProperties:
-        """Parse the stored properties, which are read again several times in each commit.
+        """Parse the stored properties.
+
+        The result is remembered, because each commit reads the same properties several times.
 
         Raises:
             CorruptData: there is no table name or no valid checksum (a table of a version before 4

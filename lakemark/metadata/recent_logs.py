@@ -3,8 +3,11 @@
 A compaction of the metadata table reads all logs since the last one. If one writer has written all
 of them, it has had their content in memory, so it need not read and parse them again.
 
-A log is known by its path and its size. The state of the writer, and the kept changes with it, is
-discarded if another writer has changed the table (``WriterState``).
+A log is known by its path and its size. Another attempt at a table service writes logs of the same
+paths, which may have the same sizes. So the state of the writer, and the kept changes with it, is
+discarded if an instant was not published (``MetadataUpdater.on_failure``), or if another writer has
+changed the table (``WriterState``). In table version 6 several commits append to one log, so the
+kept changes are not used.
 """
 
 from __future__ import annotations

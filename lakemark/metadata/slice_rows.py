@@ -11,6 +11,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -164,7 +165,8 @@ class SliceRows:
         if known is not None:
             logs = zip(file_slice.logs, known, strict=True)
             visible = ((log, one) for log, one in logs if self.is_valid(log.name.instant))
-            return [piece for log, one in visible for piece in _known(one, log.path, selection)]
+            pieces = (_known_pieces(one, log.path, selection) for log, one in visible)
+            return [*chain.from_iterable(pieces)]
         blocks: list[LogBlock] = []
         for log in file_slice.logs:
             stream = self._open(log.path, open_files)
@@ -248,7 +250,7 @@ def _deleted_piece(keys: pa.BinaryArray, path: str, selection: Selection) -> _Pi
     return _Piece(Entries(deleted, pa.nulls(len(deleted), pa.binary())), None, path)
 
 
-def _known(changes: RecordChanges, path: str, selection: Selection) -> Iterator[_Piece]:
+def _known_pieces(changes: RecordChanges, path: str, selection: Selection) -> Iterator[_Piece]:
     """Yield the pieces of a log whose content is known."""
     written, deleted = changes.written, changes.deleted
     if len(written.keys):

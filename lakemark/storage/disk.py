@@ -29,9 +29,9 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 _MAX_NAME_BYTES = 255
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST)
 
-#: Folders of a table or metadata table that contain files only while a commit is made. If they were
-#: removed after each commit, the next one would have to create them again, and to force their
-#: parents to the disk.
+#: Folders of a table or metadata table that contain files only during a commit. If they were
+#: removed after each commit, the next commit would have to create them again, and force their
+#: parents to the disk. No program infers anything from their existence.
 _USED_BY_EACH_COMMIT = ("/.hoodie/.aux/prepared", "/.hoodie/.temp")
 _PROPERTIES = "/.hoodie/hoodie.properties"
 

@@ -41,7 +41,7 @@ _THREADS = 16
 #: The largest number of files that are forced by the shared threads of the process.
 _MAX_SHARED = 32
 
-#: How many paths a shared thread forces, one after the other.
+#: The largest number of paths that a shared thread forces one after the other.
 _PATHS_OF_THREAD = 2
 
 #: The number of folders whose parents are remembered.
@@ -330,11 +330,12 @@ def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list
 
 
 def _in_shared_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list[T]:
-    """Call a function for some paths, in this thread and in shared ones; in no certain order.
+    """Call a function for some paths, in this thread and in shared threads.
 
-    Each thread gets several paths. To hand a path over to a thread, and to wait for it, costs more
-    time of the processor than to force it. The paths in a folder come before the folder, because
-    the journal then mostly contains the changes of the folder already.
+    The results are in another order than the paths. Each thread gets several paths, because it
+    takes more processor time to hand over a path to a thread, and to wait for it, than to force the
+    path. The paths in a folder come before the folder, because forcing them mostly writes the
+    changes of the folder to the journal, too.
     """
     count = -(-len(full_paths) // _PATHS_OF_THREAD)
     ordered = sorted(full_paths, reverse=True)

@@ -2,8 +2,8 @@
 
 Invariants:
 - A file is written under a staging name next to its path (``<name>#<digits>``, never listed). Then
-  it is linked or renamed, so that readers see the complete file or no file. A new empty file needs
-  no staging name.
+  it is linked or renamed, so that readers see the complete file or no file. An empty file is
+  created without a staging name, because it is complete as soon as it exists.
 - A link fails if the name exists, so ``create`` and ``publish`` never replace a file.
 - If ``delete`` removes the last file of a folder, it also removes the folder, as on an object
   store, except folders that each commit of a table uses.

@@ -8,7 +8,8 @@
 - ``publish`` creates an object from a prepared object, and fails if the prepared object was
   deleted. So a process that deletes the prepared object first prevents the publication. This is how
   a paused writer is fenced.
-- A folder exists as long as it contains an object at any depth.
+- A folder exists as long as it contains an object at any depth. Only a local storage keeps some
+  empty folders, namely those that each commit of a table uses.
 - Paths are relative, with ``/`` between segments, and without ``..``, empty segments or control
   characters.
 - A listing never hides a folder. Only files are hidden, namely staging files and checksums.

@@ -415,9 +415,12 @@ def test_a_writer_does_not_compact_the_metadata_of_an_attempt_that_another_repla
         compactions.add(to.table.metadata_writer.compacted_at)
     assert request_compaction(to.table) is not None
     monkeypatch.setattr("lakemark.transaction.attempt.uuid4", lambda: UUID(int=2**127))
-    stopped.is_before = lambda _, method, path: (method, path[:17]) == (
-        "publish",
-        ".hoodie/timeline/",
+    stopped.is_before = lambda _, method, path: (
+        (method, path[:17])
+        == (
+            "publish",
+            ".hoodie/timeline/",
+        )
     )
     with pytest.raises(LeaseLost):
         to.compact_if_due(CompactionPolicy(100), LocalRunner(1))

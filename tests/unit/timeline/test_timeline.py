@@ -96,3 +96,20 @@ def test_where_nothing_was_archived_an_instant_older_than_the_timeline_never_was
     assert timeline.is_committed("5")
     assert not timeline.is_committed("4")
     assert timeline.completed_at("4") is None
+
+
+INSTANTS = st.builds(
+    lambda time, action, at: completed(time, at, action) if at else requested(time, action),
+    st.sampled_from("1234"),
+    st.sampled_from([Action.DELTA_COMMIT, Action.COMPACTION, Action.SAVEPOINT]),
+    st.sampled_from(["", "5", "6"]),
+)
+
+
+@given(st.lists(INSTANTS, max_size=6), INSTANTS)
+def test_an_added_instant_takes_the_place_that_a_new_listing_gives_it(
+    seen: list[Instant], added: Instant
+) -> None:
+    timeline = Timeline.of(seen)
+    expected = Timeline.of([*timeline.instants, added])
+    assert timeline.with_instant(added).instants == expected.instants
