@@ -161,6 +161,17 @@ def _is_used_by_each_commit(folder: str) -> bool:
     return ending is not None and os.path.exists(folder.removesuffix(ending) + _PROPERTIES)
 
 
+def check_not_blocked(full_path: str) -> None:
+    """Check that a file can be created at a path, which exists but cannot be read as a file.
+
+    Raises:
+        InvalidPath: the path is a folder, or a link that leads nowhere.
+    """
+    if os.path.isdir(full_path) or os.path.islink(full_path):
+        message = f"{full_path} is a folder or a broken link; remove it, so that a file can be here"
+        raise InvalidPath(message)
+
+
 def checksum_of(full_path: str) -> str:
     """Return the path of Hadoop's checksum file for a file."""
     folder, name = os.path.split(full_path)

@@ -32,6 +32,7 @@ from typing import BinaryIO
 
 from lakemark.errors import HudiError, OutcomeUnknown, StorageUnavailable, Unsupported
 from lakemark.storage.disk import (
+    check_not_blocked,
     checksum_of,
     content_mismatch,
     create_empty,
@@ -288,6 +289,7 @@ class LocalStorage:
                 if self.read(path) != data:
                     raise content_mismatch(path) from None
                 return False
+            check_not_blocked(self._full_path(path))
             return None
         return True
 

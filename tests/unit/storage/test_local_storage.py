@@ -303,3 +303,18 @@ def test_the_folders_of_commits_are_kept_while_their_table_exists(
     assert not (root / folder / "1").exists()
     storage.delete([properties])
     assert not (root / ".hoodie").exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"x"], ids=["empty", "not empty"])
+@pytest.mark.parametrize("is_folder", [True, False], ids=["folder", "broken link"])
+def test_a_file_cannot_be_created_where_something_else_is(
+    storage: Storage, root: Path, data: bytes, is_folder: bool
+) -> None:
+    """Without the check, ``create`` would try again and again."""
+    root.mkdir(parents=True)
+    if is_folder:
+        (root / "a").mkdir()
+    else:
+        (root / "a").symlink_to(root / "nowhere")
+    with pytest.raises(InvalidPath, match="a folder or a broken link"):
+        storage.create("a", data)
