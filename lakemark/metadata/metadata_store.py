@@ -160,8 +160,9 @@ class MetadataStore:
             lambda log: self._append(*log, instant=instant, created_ms=created_ms),
             logs,
         )
-        for stat, (_, _, content) in zip(stats, logs, strict=True):
-            self.recent_logs.add(stat.path or "", stat.file_size_in_bytes, content)
+        if not self.instants.version.logs_name_their_slice:  # such a log has several commits
+            for stat, (_, _, content) in zip(stats, logs, strict=True):
+                self.recent_logs.add(stat.path or "", stat.file_size_in_bytes, content)
         self.publish(pending, commit_metadata(stats, _UPSERT), check_not_fenced)
 
     def undo(self, instant: str, check_not_fenced: Callable[[], None]) -> None:
