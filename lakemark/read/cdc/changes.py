@@ -11,6 +11,9 @@ insert, even if it is older than an earlier delete of the key. So these changes 
 from one snapshot to the next. Apache Hudi does this because ``beforeImageRecords`` contains rows
 only, and because it merges only upserts with them (``loadNextLogRecord``).
 
+Several logs of a commit in one file group are compared as one. Apache Hudi compares each log, so a
+key in two of them has two changes there.
+
 Only the changes of one commit in one file group are held in memory; the rows of the earlier state
 are streamed.
 """
@@ -93,15 +96,15 @@ class _SplitChanges:
             case Inference.LOG_FILE:
                 yield from self._infer_from_log()
 
-    def _read_log(self) -> list[pa.Table]:
-        """Return what the commit wrote into the log."""
-        log = FileSlice(self.split.group, self.split.instant, None, self.split.logs)
+    def _read_logs(self) -> list[pa.Table]:
+        """Return what the commit wrote into its logs."""
+        logs = FileSlice(self.split.group, self.split.instant, None, self.split.logs)
         own = replace(self.reader, is_visible=_OnlyInstant(self.split.instant))
-        return list(own.read_changes(log))
+        return list(own.read_changes(logs))
 
     def _compare_states(self) -> Iterator[pa.RecordBatch]:
-        """Yield the differences between the rows before and after a log, for the keys in it."""
-        arrived = self._read_log()
+        """Yield the differences between the rows before and after the logs, for their keys."""
+        arrived = self._read_logs()
         if not arrived:
             return
         keys = pa.chunked_array([pa.concat_tables(arrived).column(RECORD_KEY).unique()])
@@ -123,8 +126,8 @@ class _SplitChanges:
             yield self._make_batch(INSERT, batch_keys, after=images)
 
     def _infer_from_log(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a log as Apache Hudi infers them from the rows before it."""
-        arrived = self._read_log()
+        """Yield the changes of logs as Apache Hudi infers them from the rows before."""
+        arrived = self._read_logs()
         if not arrived:
             return
         changes = self.reader.merger.fold(pa.concat_tables(arrived))

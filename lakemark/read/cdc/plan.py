@@ -2,7 +2,8 @@
 
 A writer may have logged its changes in a ``.cdc`` file next to the base file that it wrote.
 Otherwise the reader infers the changes. All rows of a new file were inserted. All rows of a
-replaced or emptied file were deleted. A log is compared with the earlier state of its file group.
+replaced or emptied file were deleted. The logs of a file group, mostly one, are compared with the
+earlier state of the file group.
 
 The range contains requested times, in all table versions. Source: ``HoodieCDCExtractor``,
 ``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. Apache Hudi reads from a log's write stat which files
@@ -13,7 +14,7 @@ compaction is pending.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -59,7 +60,7 @@ class Inference(Enum):
     AS_IS = "logged in .cdc files"
     BASE_FILE_INSERT = "all rows of a new base file"
     BASE_FILE_DELETE = "all rows of the base file that the commit emptied"
-    LOG_FILE = "a log against the state before it"
+    LOG_FILE = "logs against the state before them"
     REPLACE_COMMIT = "all rows of a replaced file group"
 
 
@@ -71,9 +72,9 @@ class ChangeSplit:
         group: the file group.
         instant: requested time of the commit.
         inference: how the changes are inferred.
-        logs: the ``.cdc`` files, or the log.
+        logs: the ``.cdc`` files, or the logs.
         before: the state of the file group before the commit, if it is needed.
-        after: the base file that the commit wrote, or the state with its log, if it is needed.
+        after: the base file that the commit wrote, or the state with its logs, if it is needed.
         visible: decides which log blocks are visible in the state before the commit.
     """
 
@@ -225,35 +226,50 @@ class _CommitSplits:
     def all(self) -> Iterator[ChangeSplit]:
         if self.metadata.operation not in _CHANGING_OPERATIONS:
             return
+        logs: dict[FileGroupId, list[tuple[WriteStat, LogFile]]] = {}
         for stat in self.metadata.write_stats:
-            if stat.path is not None:
-                yield self._written(stat, stat.path)
+            if stat.path is None:
+                continue
+            file = self._file(stat.path)
+            if isinstance(file, LogFile) and not stat.cdc_stats:
+                name = FileGroupId(file.partition_path, file.name.file_id)
+                logs.setdefault(name, []).append((stat, file))
+            else:
+                yield self._written(stat, file)
+        for written in logs.values():
+            yield self._in_logs([stat for stat, _ in written], {log for _, log in written})
         for partition, file_ids in self.metadata.replaced_file_ids.items():
             for file_id in file_ids:
                 yield self._replaced(FileGroupId(partition, file_id))
 
-    def _written(self, stat: WriteStat, path: str) -> ChangeSplit:
+    def _in_logs(self, stats: Iterable[WriteStat], written: Collection[LogFile]) -> ChangeSplit:
+        """Return the split of all logs of a file group, mostly one.
+
+        They are compared together, because a key may be in several of them.
+        """
+        logs = tuple(sorted(written, key=lambda log: log.name.scan_order))
+        for stat in stats:
+            self._check_listed_files(stat, logs[0].partition_path)
+        before, after = self._around_logs(logs)
+        return self._split(logs[0], Inference.LOG_FILE, logs, before, after)
+
+    def _written(self, stat: WriteStat, file: DataFile) -> ChangeSplit:
         if stat.cdc_stats:
-            return self._logged(stat, path)
-        file = self._file(path)
-        if isinstance(file, LogFile):
-            before, after = self._around_log(stat, file)
-            return self._split(file, Inference.LOG_FILE, (file,), before, after)
+            return self._logged(stat, file)
         if self.metadata.operation in _DELETES and not stat.num_writes and stat.num_deletes:
             before = self._previous_base(stat, file)
             return self._split(file, Inference.BASE_FILE_DELETE, before=before)
         if not stat.num_update_writes and stat.num_writes == stat.num_inserts:
             return self._split(file, Inference.BASE_FILE_INSERT, after=_slice_of(file))
         message = (
-            f"{self.commit} changed rows in {path} without a .cdc file: the table did not log "
+            f"{self.commit} changed rows in {file.path} without a .cdc file: the table did not log "
             f"changes yet; begin with {self.commit.requested_at}"
         )
         raise LostChanges(message)
 
-    def _logged(self, stat: WriteStat, path: str) -> ChangeSplit:
+    def _logged(self, stat: WriteStat, file: DataFile) -> ChangeSplit:
         logs = [self._file(name) for name in sorted(stat.cdc_stats or ())]
         cdc_logs = tuple(log for log in logs if isinstance(log, LogFile))
-        file = self._file(path)
         before = after = None
         if self.mode is not LoggingMode.DATA_BEFORE_AFTER and isinstance(file, BaseFile):
             after = _slice_of(file)
@@ -279,22 +295,25 @@ class _CommitSplits:
                 return _slice_of(known.base)
         raise self._removed_error(" of ".join((str(stat.prev_commit), file.path)))
 
-    def _around_log(self, stat: WriteStat, log: LogFile) -> tuple[FileSlice | None, ...]:
-        """Return the states of the file group without the log and with it.
-
-        The state without the log is None for a new file group.
-        """
+    def _check_listed_files(self, stat: WriteStat, partition_path: str) -> None:
+        """Check that the files exist that the write stat of a log lists."""
         for known in (stat.base_file, *(stat.log_files or ())):
             if known:
-                self._file(join(log.partition_path, known))
-        view = self.view
-        group = view.groups[FileGroupId(log.partition_path, log.name.file_id)]
-        self._check_older_slice(group, log)
-        older = [file for file in group.files.values() if self._is_older(file, log)]
-        compaction = self._compaction(group.id, log)
+                self._file(join(partition_path, known))
+
+    def _around_logs(self, logs: Sequence[LogFile]) -> tuple[FileSlice | None, ...]:
+        """Return the states of the file group without the logs of the commit and with them.
+
+        The state without the logs is None for a new file group.
+        """
+        view, newest = self.view, logs[-1]
+        group = view.groups[FileGroupId(newest.partition_path, newest.name.file_id)]
+        self._check_older_slice(group, newest)
+        older = [file for file in group.files.values() if self._is_older(file, newest)]
+        compaction = self._compaction(group.id, newest)
         return tuple(
             FileGroup.of(group.id, files, view.timeline, view.version, compaction).for_readers
-            for files in (older, [*(file for file in older if file != log), log])
+            for files in (older, [*(file for file in older if file not in logs), *logs])
         )
 
     def _check_older_slice(self, group: FileGroup, log: LogFile) -> None:

@@ -9,12 +9,14 @@ from itertools import pairwise
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties, TableType
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import ChangeKind
+from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.operations.metadata_table import drop_metadata_table
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.read import cdc
@@ -22,9 +24,21 @@ from lakemark.read.cdc import Inference
 from lakemark.read.instant_range import InstantRange
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline.content import encode_commit
+from lakemark.write import file_group_write, new_log_file
+from lakemark.write.partitioner import divide
 from tests.depth import examples
-from tests.tables import Row, commit, make, writer
-from tests.unit.read.histories import Batch, History, Service, batches, compacted, outcome, write
+from tests.tables import Row, changes, commit, make, writer
+from tests.unit.read.histories import (
+    KEYS,
+    Batch,
+    History,
+    Service,
+    batches,
+    compacted,
+    live,
+    outcome,
+    write,
+)
 
 Reported = tuple[str, str, int | None, int | None]
 
@@ -42,6 +56,30 @@ def test_changes_of_logs_equal_the_model(sent: list[Batch]) -> None:
 def test_compactions_do_not_alter_reported_changes(steps: list[Batch | Service]) -> None:
     history = write(steps)
     assert Counter(_reported(history, InstantRange.of("earliest"))) == Counter(_model(history))
+
+
+@settings(max_examples=examples(12), deadline=None)
+@example(sent=[[Row(key) for key in KEYS], [Row("a", 2, 1), Row("a", 1, 2)]], version=WRITTEN[0])
+@example(sent=[[Row(key) for key in KEYS], [Row("a", 2, 1), Row("a", 1, 2)]], version=WRITTEN[-1])
+@given(sent=batches(), version=st.sampled_from(WRITTEN))
+def test_logs_of_one_commit_are_compared_together(
+    sent: list[Batch], version: FormatVersion
+) -> None:
+    """A key may be in several logs of a commit, which is one change of its row."""
+    history = _in_small_logs(sent, version)
+    everything = InstantRange.of("earliest")
+    assert Counter(_reported(history, everything)) == Counter(_model(history))
+    table = history.table
+    plan = cdc.plan(table.view(), table.store, _with_cdc(table), everything)
+    typed = cdc.TypedChanges(history.reader.schema, lambda rows: rows.column("id"))
+    rows: dict[str, int] = {}
+    for batch in cdc.read(plan, history.reader, typed):
+        for change in batch.to_pylist():
+            image = change["before"] if change["op"] == "d" else change["after"]
+            assert rows.pop(image["id"], None) == (change["before"] or {}).get("v")
+            if change["op"] != "d":
+                rows[image["id"]] = image["v"]
+    assert rows == live(outcome(sent))
 
 
 def test_cleaned_slice_is_refused_by_name() -> None:
@@ -118,6 +156,31 @@ def _without(history: History, paths: Sequence[str]) -> History:
     drop_metadata_table(history.table)  # it does not know of the deletion below
     history.table.storage.delete(paths)
     return replace(history, table=open_table(history.table.location))
+
+
+def _in_small_logs(sent: list[Batch], version: FormatVersion) -> History:
+    """Commit each batch, with a log for each of its changes, even to the same key."""
+    location = StorageLocation(f"memory://{uuid4().hex}/lake")
+    storage = open_storage(location)
+    make(storage, version=version)
+    to, instants = writer(storage), []
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setattr(new_log_file, "_PIECE_BYTES", 1)
+        limits.setattr(file_group_write, "MAX_BLOCK_BYTES", 1)
+        for batch in sent:
+            context = replace(to.begin(), max_log_bytes=1).use_storage(storage)
+            placed = to.assigner.assign(context, made := changes(batch))
+            stats = [
+                stat
+                for bucket, part in divide(made, placed.numbers)
+                for stat in file_group_write.write_file_group(
+                    context,
+                    placed.assignment.task(bucket),
+                    [part.slice(row, 1) for row in range(part.num_rows)],
+                )
+            ]
+            instants.append(to.commit(stats, {}))
+    return History(open_table(location), sent, instants)
 
 
 def _emptied() -> History:
