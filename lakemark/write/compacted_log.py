@@ -8,6 +8,7 @@ logs stay in the slice, for queries of the past, until a compaction and a clean.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from itertools import chain
 
@@ -24,7 +25,8 @@ from lakemark.write.write_context import WriteContext
 def write_compacted_log(context: WriteContext, file_slice: FileSlice) -> list[WriteStat]:
     """Write a log that replaces the logs of a slice; nothing if they contain no changes.
 
-    Very many changes become several logs, each with a write stat.
+    Very many changes become several logs, each with a write stat. In table version 6 they become
+    one log, because the second would be read after that of a commit made meanwhile (``_name``).
 
     Args:
         context: the write context of the log compaction.
@@ -42,6 +44,8 @@ def write_compacted_log(context: WriteContext, file_slice: FileSlice) -> list[Wr
         return []
     name = _name(context, file_slice)
     replaced = read_block_instants(context.storage, file_slice.logs, context.is_visible)
+    if context.version.logs_name_their_slice:
+        context = replace(context, max_log_bytes=sys.maxsize).use_storage(context.storage)
     with NewLogFiles(context, group, name, replaced) as files:
         for part in chain([first], folded):
             # Rows keep the times of their commits, so that incremental queries skip them.
