@@ -6,7 +6,8 @@ all files of a partition are next to each other in one block, so they are read f
 read only for the files that the ranges do not exclude, and only if there are more of these files
 than keys. A key is mostly in one file of a partition. So with many keys, most of the files must be
 opened anyway, and their footers have the same filters. A file that the metadata table lacks, for
-example because Apache Hudi wrote it without these indexes, is left to its footer.
+example because Apache Hudi wrote it without these indexes, is left to its footer. So is a file
+whose range leaves out some of its keys.
 
 A range or a filter belongs to the name of a file, whose content never changes. So it does not
 matter if the metadata table has later commits than the search.
@@ -89,6 +90,9 @@ class StoredFilters:
             return [keys] * len(files)
         paths = sorted({one.partition_path for one in files})
         stored = ColumnStatistics(metadata).by_path(RECORD_KEY, pa.string(), paths)
+        # Apache Hudi counts the rows of a row group without bounds as nulls, and leaves them out of
+        # the range. Parquet writes no bounds if the keys at both ends have 4 KiB or more together.
+        stored = stored.filter(pc.equal(stored.column("null_count"), 0))
         columns = (stored.column(name).to_pylist() for name in ("path", "min", "max"))
         ranges = {path: (low, high) for path, low, high in zip(*columns, strict=True)}
         ordered = KeysInOrder.of(keys)
