@@ -90,9 +90,6 @@ class StoredFilters:
             return [keys] * len(files)
         paths = sorted({one.partition_path for one in files})
         stored = ColumnStatistics(metadata).by_path(RECORD_KEY, pa.string(), paths)
-        # Apache Hudi counts the rows of a row group without bounds as nulls, and leaves them out of
-        # the range. Parquet writes no bounds if the keys at both ends have 4 KiB or more together.
-        stored = stored.filter(pc.equal(stored.column("null_count"), 0))
         columns = (stored.column(name).to_pylist() for name in ("path", "min", "max"))
         ranges = {path: (low, high) for path, low, high in zip(*columns, strict=True)}
         ordered = KeysInOrder.of(keys)

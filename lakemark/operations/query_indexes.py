@@ -18,6 +18,7 @@ from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig
 from lakemark.metadata.index_definition import is_partitioned
 from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.cached_snapshot import CachedSnapshot
 from lakemark.operations.recorded_facts import RecordedFacts
 from lakemark.read.index_protocols import FileStatistics, GroupIndex, KeySearch, SliceSearch
@@ -50,7 +51,10 @@ class QueryIndexes:
         from lakemark.metadata.column_stats.lookup import ColumnStatistics
 
         metadata = self.snapshot.metadata_with(PartitionKind.COLUMN_STATS)
-        return None if metadata is None else ColumnStatistics(metadata)
+        if metadata is None:
+            return None
+        fields = self._properties.record_key_fields
+        return ColumnStatistics(metadata, keys=frozenset({RECORD_KEY, *fields}))
 
     def key_hashes(self) -> KeySearch | None:
         """Return the hashes of record keys; None if the newest commit records no bucket count.

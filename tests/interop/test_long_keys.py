@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -58,11 +59,15 @@ def test_keys_without_statistics_are_found(
         PartitionKind.COLUMN_STATS
     )
     assert metadata is not None
-    stored = ColumnStatistics(metadata).by_path(RECORD_KEY, pa.string(), [""])
+    stored = ColumnStatistics(metadata).of_column(RECORD_KEY, pa.string())
     assert sorted(stored.column("max").to_pylist()) == ["a", "k299"]
 
+    opened = lakemark.open(path, only_writer=True)
+    for column in ("id", RECORD_KEY):
+        found = opened.snapshot(where=pc.field(column) == "k320").read_all()
+        assert found["id"].to_pylist() == ["k320"]
     changed = ["k000", "k320", ids[-1]]
-    lakemark.open(path, only_writer=True).upsert(pa.table({"id": changed, "v": [2, 2, 2]}))
+    opened.upsert(pa.table({"id": changed, "v": [2, 2, 2]}))
     found = oracle.read(path)
     values = dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
     assert found.num_rows == len(ids) + 1, "no key is stored twice"

@@ -36,6 +36,7 @@ from lakemark.metadata.slice_rows import KEY, PAYLOAD
 from lakemark.model.bounds import PRINTED_HIGH, PRINTED_LOW, pair_bounds
 from lakemark.model.column_ranges import NO_SIZE, ColumnRanges, ColumnSize
 from lakemark.model.file_slice import join
+from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.index_protocols import statistics_schema
 
 _PAYLOAD = PartitionKind.COLUMN_STATS.payload
@@ -85,17 +86,27 @@ class ColumnStatistics:
         partition: ``column_stats``, or the partition of an expression index.
         counts_nulls: whether the stored numbers of values include nulls, which is not the case in
             an expression index.
+        keys: the columns of record keys, which have a value in each row.
     """
 
     metadata: MetadataTable
     partition: str = PartitionKind.COLUMN_STATS.stored_name
     counts_nulls: bool = True
+    keys: frozenset[str] = frozenset({RECORD_KEY})
 
     def by_path(self, column: str, data_type: pa.DataType, partitions: Sequence[str]) -> pa.Table:
-        """See ``FileStatistics.by_path``. Errors as for ``of_column``."""
+        """See ``FileStatistics.by_path``. Errors as for ``of_column``.
+
+        Parquet writes no bounds of a row group if its smallest and largest text have 4 KiB or more
+        together. Apache Hudi then counts the rows as nulls, and records the bounds of the other row
+        groups. In a column of keys, such a null shows that the bounds do not include all keys.
+        """
         rows = self._rows(_prefixes(column, partitions))
         rows = rows.append_column(_LABEL, _paths_of(rows, partitions))
-        return merge_statistics(rows, column, data_type, "path", _LABEL)
+        found = merge_statistics(rows, column, data_type, "path", _LABEL)
+        return (
+            found.filter(pc.equal(found.column("null_count"), 0)) if column in self.keys else found
+        )
 
     def of_column(
         self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
