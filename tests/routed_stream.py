@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from lakemark.storage import StorageLocation
 from sinks.audit import OffsetGap
 from sinks.batch import BatchResult, KafkaBatch, RoutedBatch
 from sinks.hudi.exchange import ReadBatch
+from sinks.routed.exchange import RoutedExchange
 from sinks.routed.letters import LetterSink
 from sinks.routed.position_store import PositionStore
 from sinks.routed.sink import RoutedSink
@@ -108,6 +109,7 @@ class RoutedTopic:
         topic_id: Kafka's id of the topic.
         fallback: where a table continues that needs lost offsets; None if it is set aside.
         served: the section ``metrics``; with a port, each table has a monitor, but none is served.
+        catalogs: the section ``catalogs``.
     """
 
     folder: Path
@@ -120,6 +122,7 @@ class RoutedTopic:
     topic_id: str = "first"
     fallback: Fallback | None = None
     served: MetricsConfig = field(default_factory=MetricsConfig)
+    catalogs: Sequence[Mapping[str, object]] = ()
 
     def __post_init__(self) -> None:
         self.partitions: list[list[tuple[bytes | None, str | None]]] = [
@@ -139,7 +142,7 @@ class RoutedTopic:
 
     def sections(self) -> dict[str, object]:
         """Return the sections of the pipeline file."""
-        sections: dict[str, dict[str, object]] = {
+        sections: dict[str, Any] = {
             "source": {"bootstrap_servers": "localhost:1", "topic": TOPIC},
             "route": dict(self.route),
             "decode": {"schema": COLUMNS},
@@ -154,7 +157,7 @@ class RoutedTopic:
         }
         for section, settings in self.settings.items():
             sections[section] = {**sections.get(section, {}), **settings}
-        return cast(dict[str, object], sections)
+        return {**sections, "catalogs": [*self.catalogs]}
 
     def open(self) -> RoutedSink:
         """Return the sink of a new process."""
@@ -164,8 +167,8 @@ class RoutedTopic:
             return lambda event: self.events.append((name, event))
 
         self.monitors = RunMonitors(self.served, str)
-        tables = OpenedTables(template, self.monitors, output, lambda: 0.0)
-        return build_sink(template, tables, output(template.sample.name), self._find_start, 1)
+        self.tables = OpenedTables(template, self.monitors, output, lambda: 0.0)
+        return build_sink(template, self.tables, output(template.sample.name), self._find_start, 1)
 
     def run(self, sink: RoutedSink | None = None, batch_size: int = 1_000) -> RoutedSink:
         """Read the topic to its end, as the loop of a run of mode ``once`` does."""
@@ -202,6 +205,11 @@ class RoutedTopic:
             batch = self.batch(position, batch_size)
             self.write(sink, batch)
             position = batch.end
+
+    def write_in_pieces(self, sink: RoutedSink, pieces: Sequence[KafkaBatch]) -> BatchResult:
+        """Write the batch that these pieces make, as if it were too large to be read at once."""
+        whole = replace(pieces[0], end=pieces[-1].end)
+        return sink.write(whole, _Pieces(pieces))
 
     def write(self, sink: RoutedSink, batch: KafkaBatch) -> BatchResult:
         """Write one batch."""
@@ -261,6 +269,18 @@ class RoutedTopic:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(OpenedTable, "write", write)
             yield
+
+
+class _Pieces(RoutedExchange):
+    """Yields the pieces of a batch, which were read before."""
+
+    def __init__(self, pieces: Sequence[KafkaBatch]) -> None:
+        super().__init__(LocalRunner(1), budget_bytes=0)
+        self._pieces = pieces
+
+    def read_pieces(self, batch: KafkaBatch) -> Iterator[tuple[KafkaBatch, pa.Table]]:
+        for piece in self._pieces:
+            yield piece, cast(pa.Table, piece.records)
 
 
 def _no_gaps(gaps: Sequence[OffsetGap]) -> Sequence[Mapping[str, object]]:

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -278,24 +278,25 @@ class RoutedSink:
             TooLarge: a record is larger than the memory for a batch.
             HudiError: the dead letters or the positions cannot be written.
         """
-        results, gaps = list[BatchResult](), list[OffsetGap]()
-        for piece, records in pieces_of(batch, exchange):
-            results.append(self._write(piece, records, gaps))
-        return _sum_up(results)
+        so_far = _PiecesSoFar()
+        results = [
+            self._write(piece, records, so_far) for piece, records in pieces_of(batch, exchange)
+        ]
+        return replace(_sum_up(results), tables=len(so_far.tables))
 
-    def _write(self, batch: KafkaBatch, records: pa.Table, gaps: list[OffsetGap]) -> BatchResult:
-        """Write a part of a batch; see ``write``.
+    def _write(self, batch: KafkaBatch, records: pa.Table, so_far: _PiecesSoFar) -> BatchResult:
+        """Write a piece of a batch; see ``write``.
 
         Args:
-            batch: the part.
+            batch: the piece.
             records: its records, in order of arrival.
-            gaps: the gaps of earlier parts of the same batch, to which those of this one are added.
+            so_far: what was found in earlier pieces; what this one has is added.
         """
         state = self._state or self._first(batch.start, batch.topic_id)
         if not self._has_begun:
             state = self._begin(state, batch.start)
-        audited = _audit(batch, records, gaps)
-        lost = batch.check_source(gaps)
+        audited, gaps = _audit(batch, records)
+        lost = so_far.add_gaps(batch, gaps)
         timer = _Stages()
         divided = self._divide(records, frozenset(state.commits))
         timer.end("route")
@@ -306,6 +307,7 @@ class RoutedSink:
         written = dict(
             zip([one.table for one in parts], self._write_parts(batch, parts), strict=True)
         )
+        so_far.tables |= {n for n, one in written.items() if not isinstance(one, Exception)}
         timer.end("tables")
         state = self._advance(state, batch.end, batch.topic_id, written)
         self._save(state.with_lost(_new(lost, state.lost)))
@@ -324,7 +326,6 @@ class RoutedSink:
             seconds=timer.seconds,
             ignored=divided.ignored,
             skipped=audited.with_lost(lost).skipped,
-            tables=sum(not isinstance(one, Exception) for one in written.values()),
         )
 
     def _begin(self, state: RoutedPositions, start: KafkaCheckpoint) -> RoutedPositions:
@@ -450,9 +451,9 @@ class RoutedSink:
     def _recover(self, name: str) -> None:
         """Open a known table, if it exists, and find its position."""
         state, table = self._state, self._open.get(name) or self._tables.find(name)
-        own = None if table is None else table.recover()
         if table is not None:
-            self._open[name] = table
+            self._open[name] = table  # also if it fails now: its services may have threads
+        own = None if table is None else table.recover()
         self._found[name] = "" if own is None else own.commit
         self._reached[name] = position_of_table(name, self._topic, state, own)
 
@@ -463,8 +464,8 @@ class RoutedSink:
         table = self._tables.create(name, records[name])
         if table is None:
             return
+        self._open[name] = table  # as in ``_recover``
         own = table.recover()
-        self._open[name] = table
         # if the start of the stream has found no table, another process may have created it since
         if own is not None or name not in self._reached:
             self._reached[name] = position_of_table(name, self._topic, state, own)
@@ -503,12 +504,39 @@ class _Stages:
         self.seconds[stage], self._began = now - self._began, now
 
 
-def _audit(batch: KafkaBatch, records: pa.Table, gaps: list[OffsetGap]) -> Audit:
-    """Check that the records are those of the batch, and add the offsets without a record."""
+@dataclass(slots=True)
+class _PiecesSoFar:
+    """What the pieces of a batch that were read so far have found.
+
+    Attributes:
+        gaps: their offsets without a record.
+        lost: the lost ranges among them.
+        tables: the names of the tables that have committed a piece.
+    """
+
+    gaps: list[OffsetGap] = field(default_factory=list)
+    lost: Sequence[Mapping[str, object]] = ()
+    tables: set[str] = field(default_factory=set)
+
+    def add_gaps(
+        self, batch: KafkaBatch, gaps: Sequence[OffsetGap]
+    ) -> Sequence[Mapping[str, object]]:
+        """Add the gaps of a further piece; return the lost ranges among them.
+
+        The source is asked about the gaps of all pieces, because the run reports, once the batch is
+        written, what the source has answered last.
+        """
+        self.gaps += gaps
+        before, self.lost = self.lost, batch.check_source(self.gaps)
+        return _new(self.lost, before)
+
+
+def _audit(batch: KafkaBatch, records: pa.Table) -> tuple[Audit, list[OffsetGap]]:
+    """Check that records are those of a piece; return the numbers, and the gaps between records."""
     read = RecordsRead.in_chunk(records)
-    gaps += read.gaps(batch.spans)
     count, text = read.count, f"batch {batch.start} to {batch.end}"
-    return audit(text, batch.spans, read, arrived=count, written=count, rejected=0)
+    audited = audit(text, batch.spans, read, arrived=count, written=count, rejected=0)
+    return audited, read.gaps(batch.spans)
 
 
 def _new(
@@ -518,7 +546,7 @@ def _new(
 
 
 def _sum_up(results: Sequence[BatchResult]) -> BatchResult:
-    """Return the result of a batch that was written in parts."""
+    """Return the result of a batch that was written in pieces, without the number of its tables."""
     first, *others = results
     for one in others:
         stages = first.seconds.keys() | one.seconds.keys()
@@ -532,6 +560,5 @@ def _sum_up(results: Sequence[BatchResult]) -> BatchResult:
             seconds=seconds,
             ignored=first.ignored + one.ignored,
             skipped=first.skipped + one.skipped,
-            tables=max(first.tables, one.tables),
         )
     return first

@@ -85,9 +85,9 @@ class OpenedTables:
 
     def report_lost(self, name: str, lost: Sequence[Mapping[str, object]]) -> None:
         """See ``RoutedTables``."""
-        texts = [f"partition {one['partition']} lost {one['from']} to {one['to']}" for one in lost]
         topic = self.template.sample.kafka.topic
-        self._monitor(name).listener(OffsetsLost(topic, tuple(texts), tuple(lost)))
+        texts = tuple(map(_describe_lost, lost))
+        self._monitor(name).listener(OffsetsLost(topic, texts, tuple(lost)))
 
     def services(self) -> Sequence[TableServices]:
         """Return the services of all open tables."""
@@ -141,6 +141,16 @@ class OpenedTables:
                 self._outcomes[name] = outcome
                 self._monitors[name] = monitor
             return self._monitors[name]
+
+
+def _describe_lost(lost: Mapping[str, object]) -> str:
+    """Return the facts about a lost range (``LostRange.facts``) as text."""
+    partition, begin, resumes_at = f"partition {lost['partition']}", lost["from"], lost["to"]
+    if not isinstance(resumes_at, int):
+        return f"{partition} no longer exists (next offset: {begin})"
+    if lost["count"] is None:  # the offset is not one of the topic that exists now
+        return f"{partition} has no offset {begin}, and is read from offset {resumes_at}"
+    return f"{partition} lost offsets {begin} to {resumes_at - 1} (deleted by retention?)"
 
 
 def attempts_of(run: RunConfig) -> int:

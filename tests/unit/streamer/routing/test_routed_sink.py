@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
 from checkpoints.lookup import find_progress
+from checkpoints.progress import Progress
 from lakemark.errors import CorruptData, HudiError, Permanent, Retriable
 from lakemark.model.action import COMMITS
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation, open_storage
-from sinks.audit import Audit
+from sinks.audit import Audit, OffsetGap
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.routed.position_store import PositionsMoved, PositionStore
 from sinks.routed.sink import OtherRoute, RoutedSink
+from streamer import catalog_sync
 from streamer.cli import main
 from streamer.config.metrics import MetricsConfig
 from streamer.config.pipeline import PipelineConfig
 from streamer.events import BatchWritten, OffsetsLost, Retrying, RunFailed
+from streamer.routing.opened_table import OpenedTable
 from streamer.routing.template import RouteTemplate
+from streamer.sources.kafka_offsets import LostRange, OffsetRange
 from tests.depth import sample
 from tests.routed_stream import TOPIC, Killed, Process, RoutedTopic, watched
 
@@ -328,6 +335,61 @@ def test_table_with_a_transient_failure_catches_up_in_the_same_run(topic: Routed
     assert [name for name, event in topic.events if isinstance(event, Retrying)] == [f"{TOPIC}/t1"]
 
 
+def test_table_whose_recovery_fails_keeps_its_only_catalog_thread(
+    topic: RoutedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.send(order(0, "a"))
+    topic.run()
+    topic.catalogs = [
+        {"kind": "hive", "database": "lake", "options": {"uris": "thrift://127.0.0.1:1"}}
+    ]
+    real, failures = OpenedTable.recover, [Retriable("the store does not answer")] * 3
+
+    def recover(table: OpenedTable) -> Progress | None:
+        found = real(table)
+        if failures:
+            raise failures.pop()
+        return found
+
+    monkeypatch.setattr(OpenedTable, "recover", recover)
+    sink = topic.run()
+    running = [one for one in threading.enumerate() if one.name == catalog_sync.SERVICE]
+    for services in topic.tables.services():
+        services.end(within_s=10.0)
+    assert not failures
+    assert not sink.set_aside
+    assert len(running) == 1
+
+
+def test_batch_that_is_read_in_pieces_counts_each_of_its_tables_once(tmp_path: Path) -> None:
+    topic = RoutedTopic(tmp_path, num_partitions=1)
+    topic.send(*(order(number, name) for number, name in enumerate("aabbbc")))
+    sink = topic.open()
+    sink.recover()
+    pieces = [topic.batch(KafkaCheckpoint(TOPIC, {0: begin}), 2) for begin in (0, 2, 4)]
+    result = topic.write_in_pieces(sink, pieces)
+    assert (result.records, result.tables) == (6, 3)
+
+
+def test_offsets_that_a_piece_has_lost_count_once(tmp_path: Path) -> None:
+    topic = RoutedTopic(tmp_path, num_partitions=1)
+    topic.send(*(order(number) for number in range(6)))
+    sink = topic.open()
+    sink.recover()
+
+    def find_lost(gaps: Sequence[OffsetGap]) -> Sequence[Mapping[str, object]]:
+        assert gaps[0] == OffsetGap(0, 0, 1)
+        return [LostRange(0, 0, OffsetRange(1, 6), 1).facts(TOPIC)]
+
+    pieces = []
+    for begin in (0, 3):
+        piece = topic.batch(KafkaCheckpoint(TOPIC, {0: begin}), 3)
+        without_first = cast(Any, cast(pa.Table, piece.records).slice(1))
+        pieces.append(replace(piece, records=without_first, check_source=find_lost))
+    result = topic.write_in_pieces(sink, pieces)
+    assert (result.records, result.skipped) == (4, 1)  # 0 is lost, and the topic has no offset 3
+
+
 def test_table_that_fails_again_and_again_is_set_aside_for_the_run(topic: RoutedTopic) -> None:
     topic.send(*(order(n, f"t{n % 2}") for n in range(10)))
     topic.failing["t1"] = Retriable("the store does not answer")
@@ -364,10 +426,10 @@ def test_lost_offsets_of_a_table_are_skipped_by_this_table_alone(
     assert not sink.set_aside
     assert topic.rows("t0") == numbers(0, 2, 4, 6, 8, 9)
     assert topic.rows("t1") == (numbers(5, 7) if fallback == "earliest" else [])
-    lost = [event.lost for _, event in topic.events if isinstance(event, OffsetsLost)]
-    assert [(one[0]["from"], one[0]["to"]) for one in lost] == [
-        (0, 2 if fallback == "earliest" else 5)
-    ]
+    (lost,) = [event for _, event in topic.events if isinstance(event, OffsetsLost)]
+    resumes_at = 2 if fallback == "earliest" else 5
+    assert [(one["from"], one["to"]) for one in lost.lost] == [(0, resumes_at)]
+    assert f"partition 1 lost offsets 0 to {resumes_at - 1} " in lost.ranges[0]
 
 
 def test_foreign_table_at_the_path_of_a_route_sets_only_this_table_aside(
