@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from streamer.events import (
     ActionRequested,
@@ -45,6 +46,8 @@ from streamer.events import (
 from streamer.wording import counted, size_text
 from transforms.batch_checks import CheckViolation
 from transforms.violations import RuleViolations
+
+T = TypeVar("T")
 
 #: How many partitions, and how many rules or checks, a line names.
 _SHOWN_PARTITIONS: Final = 5
@@ -91,9 +94,10 @@ def describe(event: Event) -> str:
                 f"-> {event.dead_letters}"
             )
         case RulesViolated():
-            return _describe_violations(event)
+            shown = _first_of(event.violations, describe_rule, "rule")
+            return f"batch {event.batch_id}: rules violated: {shown}"
         case ChecksViolated():
-            shown = "; ".join(map(_describe_check, event.violations[:_SHOWN_RULES]))
+            shown = _first_of(event.violations, _describe_check, "check")
             return f"batch {event.batch_id}: checks violated: {shown}"
         case PartitionsChanged():
             return (
@@ -185,11 +189,11 @@ def describe(event: Event) -> str:
             )
 
 
-def _describe_violations(event: RulesViolated) -> str:
-    shown = "; ".join(map(describe_rule, event.violations[:_SHOWN_RULES]))
-    others = len(event.violations) - _SHOWN_RULES
-    more = f"; and {counted(others, 'further rule')}" if others > 0 else ""
-    return f"batch {event.batch_id}: rules violated: {shown}{more}"
+def _first_of(violations: Sequence[T], describe_one: Callable[[T], str], what: str) -> str:
+    """Describe the first violations, and say how many there are of the others."""
+    shown = "; ".join(map(describe_one, violations[:_SHOWN_RULES]))
+    others = len(violations) - _SHOWN_RULES
+    return f"{shown}; and {counted(others, f'further {what}')}" if others > 0 else shown
 
 
 def _describe_check(violation: CheckViolation) -> str:

@@ -18,8 +18,9 @@ from streamer.config.render import render_yaml
 from streamer.config.routed_tree import chosen_value, has_route
 from streamer.config.secrets import build_redactor
 from streamer.config.snapshot import snapshot_warnings
+from streamer.config.topics import has_several_topics
 from streamer.job.files import find_files
-from streamer.job.plan import plan_job
+from streamer.job.plan import TopicTemplate, plan_job
 from streamer.routing.template import RouteTemplate
 
 _CHECKED_WITH_SPARK = (
@@ -37,18 +38,25 @@ def execute(arguments: argparse.Namespace) -> int:
         InvalidConfig: the merger cannot be imported, or is not a merger.
     """
     files = find_files(arguments.pipelines)
-    if len(files) == 1:
+    if len(files) == 1 and not has_several_topics(load_tree(files[0], arguments.overrides)):
         config = _load(files[0], arguments.overrides)
         arguments.redacted = build_redactor(config)
         _show(config, arguments)
         return 0
     plan = plan_job(files, arguments.overrides)
     arguments.redacted = plan.redactor()
-    for config in (*plan.configs, *(one.sample for one in plan.templates)):
-        sys.stdout.write(f"--- # {config.name}\n")
-        sys.stderr.write(f"{config.name}\n")
+    named = [(config.name, config) for config in plan.configs]
+    named += [(_title(one), one.sample) for one in plan.templates]
+    for title, config in named:
+        sys.stdout.write(f"--- # {title}\n")
+        sys.stderr.write(f"{title}\n")
         _show(config, arguments)
     return 0
+
+
+def _title(template: TopicTemplate) -> str:
+    pattern, topic = template.pattern, template.sample.kafka.topic
+    return f"each topic that matches {pattern!r}; here with the topic {topic!r}, as an example"
 
 
 def _show(config: PipelineConfig, arguments: argparse.Namespace) -> None:

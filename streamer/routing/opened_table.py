@@ -153,7 +153,7 @@ class RoutedServices:
         return next((one.in_progress for one in self._services() if one.in_progress), "")
 
     def check(self) -> None:
-        """See ``StreamServices``. No service of a routed pipeline is asynchronous."""
+        """See ``StreamServices``. No asynchronous service of a routed pipeline ends the run."""
 
     def end(self, within_s: float) -> bool:
         """See ``StreamServices``."""

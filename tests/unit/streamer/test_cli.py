@@ -173,6 +173,35 @@ def test_validate_checks_several_files_together(
     assert "third.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("topics", "shown_topics", "title"),
+    [
+        ({"topics": ["a", "b"]}, ["a", "b"], "a\n"),
+        ({"topic_pattern": "shop_.*"}, ["topic"], "each topic that matches 'shop_.*'; here with"),
+    ],
+)
+def test_validate_checks_a_file_of_several_topics(
+    topics: dict[str, object],
+    shown_topics: list[str],
+    title: str,
+    pipeline: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = yaml.safe_load(Path(pipeline).read_text())
+    del settings["source"]["topic"]
+    settings["source"] |= topics
+    settings["table"]["path"] = "/lake/{topic}"
+    file = tmp_path / "several.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    assert main(["validate", str(file)]) == OK
+    shown = capsys.readouterr()
+    tables = [one["table"]["path"] for one in yaml.safe_load_all(shown.out)]
+    assert tables == [f"/lake/{topic}" for topic in shown_topics]
+    assert shown.err.startswith(title)
+    assert shown.out.startswith(f"--- # {title}")
+
+
 def test_validate_warns_of_partitions_by_a_timestamp(
     pipeline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -122,6 +122,14 @@ DESCRIBED: list[tuple[Event, str]] = [
         "small (warn) cannot judge the batch: no int",
     ),
     (
+        events.ChecksViolated(
+            2, tuple(CheckViolation(name, "warn", CheckResult(1, ("n=1",))) for name in "abcdef")
+        ),
+        "batch 2: checks violated: "
+        + "; ".join(f"{name} (warn) returned 1 row: n=1" for name in "abcde")
+        + "; and 1 further check",
+    ),
+    (
         events.PartitionsChanged(2, 3, "record key 'a' exists in partition 'x'"),
         "batch 2: 3 rows whose key is in another partition, "
         "such as: record key 'a' exists in partition 'x'",
