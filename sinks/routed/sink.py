@@ -35,43 +35,35 @@ notices this, and reads from the position that the table has now.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.progress import Progress
-from checkpoints.routed_positions import RoutedPositions, earliest, later
+from checkpoints.routed_positions import RoutedPositions, later
 from lakemark.errors import InvalidConfig
-from lakemark.execution.limits import usable_threads
-from lakemark.execution.runner import LocalRunner
 from lakemark.transaction.conflicts import ReplacementPending
-from sinks.audit import Audit, OffsetGap, RecordsRead, audit
-from sinks.batch import BatchResult, KafkaBatch, RoutedBatch
+from sinks.batch import BatchResult, KafkaBatch
 from sinks.dead_letters import first_reject
 from sinks.hudi.exchange import Exchange
-from sinks.reject_counts import count_by_code, merge_counts
+from sinks.reject_counts import count_by_code
 from sinks.reject_limit import RejectCounter, RejectLimit
+from sinks.routed.active_tables import ActiveTables
+from sinks.routed.batch_pieces import PiecesSoFar, StageTimer, audit_piece, new_ones, sum_up
 from sinks.routed.exchange import pieces_of
 from sinks.routed.position_store import PositionStore
 from sinks.routed.positions import (
-    PositionPassed,
-    has_passed,
     keep_unread,
     position_in,
-    position_of_table,
     topic_ids_differ,
     with_partitions_of,
 )
-from sinks.routed.set_aside import SetAside
 from sinks.routed.tables import (
     FindStart,
     JudgeFailure,
-    RoutedTable,
     RoutedTables,
     UnroutedLetters,
 )
@@ -93,27 +85,6 @@ class OtherRoute(InvalidConfig):
             "restore the former settings, or name another folder (route.positions), from which "
             "the topic is read again; tables that exist skip the records that they have"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The unread records of one table in a batch.
-
-    Attributes:
-        table: the name of the table.
-        records: the records.
-        start: the position of the table.
-        threads: how many threads may write them.
-    """
-
-    table: str
-    records: pa.Table
-    start: KafkaCheckpoint
-    threads: int
-
-
-#: The result of writing a part.
-_Outcome: TypeAlias = BatchResult | Exception
 
 
 class RoutedSink:
@@ -152,21 +123,13 @@ class RoutedSink:
         threads: int | None = None,
     ) -> None:
         self._topic, self._rule, self.url = topic, rule, url
-        self._divide, self._tables, self._letters = divide, tables, letters
+        self._divide, self._letters, self._opener = divide, letters, tables
         self._reject_counter = RejectCounter(limit)
-        self._store, self._find_start = store, find_start
-        self._threads = threads or usable_threads()
-        self._runner = LocalRunner(self._threads)
+        self._store = store
+        self._tables = ActiveTables(topic, tables, judge, find_start, threads)
         self._state: RoutedPositions | None = None
-        self._open = dict[str, RoutedTable]()
-        #: The positions of the tables that are not set aside, as far as they are known: those of
-        #: all known tables, and of those that this run has created.
-        self._reached = dict[str, KafkaCheckpoint]()
-        #: The requested times of the commits that record these positions.
-        self._found = dict[str, str]()
         self._has_begun = self._reads_in_vain = False
         self._letters_reached = KafkaCheckpoint(topic, {})
-        self._aside = SetAside(tables, judge)
 
     @property
     def dead_letters(self) -> str:
@@ -181,7 +144,7 @@ class RoutedSink:
     @property
     def set_aside(self) -> Mapping[str, Exception]:
         """The tables that are set aside now, and why."""
-        return self._aside.errors
+        return self._tables.set_aside
 
     @property
     def restart_due_in_s(self) -> float | None:
@@ -190,7 +153,7 @@ class RoutedSink:
         It is 0 if the stream reads records that no table needs: the table that had to catch up has
         failed again. Otherwise the other tables would wait until the stream has passed them.
         """
-        return 0.0 if self._reads_in_vain else self._aside.due_in_s
+        return 0.0 if self._reads_in_vain else self._tables.due_in_s
 
     def can_be_clustered(self, refusal: ReplacementPending) -> bool:
         """See ``HudiSink``. Each table handles its own clusterings."""
@@ -214,37 +177,22 @@ class RoutedSink:
             raise OtherRoute(self._store.url, self._state.rule, self._rule)
         self._letters_reached = self._position_of_letters()
         self._has_begun = self._reads_in_vain = False
-        self._aside.take_back_due()
-        self._reached.clear()
-        self._found.clear()
-        known = {*self._open, *(self._state.commits if self._state else ())}
-        active = sorted(name for name in known if name not in self._aside)
-        self._aside.call_for_each(self._recover, active, self._runner)
+        self._tables.recover(self._state)
         if self._state is not None:
-            self._state = self._with_found(self._state)
+            self._state = self._tables.with_found(self._state)
         return []
-
-    def _with_found(self, state: RoutedPositions) -> RoutedPositions:
-        """Return the positions with what the tables themselves record, such as moved positions."""
-        behind = {n: one for n, one in self._reached.items() if not state.complete <= one}
-        others = {n: one for n, one in state.behind.items() if n not in self._reached}
-        commits = {**state.commits, **self._found}
-        return replace(state, behind={**others, **behind}, commits=commits)
 
     def progress(self) -> Progress | None:
         """Return where the stream starts: at the smallest position that a table needs."""
         state = self._state
         if state is None:
             return None
-        behind = [n for n, one in self._reached.items() if not state.complete <= one]
-        lost = {name: found for name in sorted(behind) if (found := self._skip_lost(name, state))}
-        if lost:
+        if lost := self._tables.skip_lost(state):
             facts = [one for several in lost.values() for one in several]
-            self._save(self._with_found(state).with_lost(facts))
+            self._save(self._tables.with_found(state).with_lost(facts))
             for name, several in lost.items():
-                self._tables.report_lost(name, several)
-        needed = [self._reached[name] for name in behind if name not in self._aside]
-        checkpoint = earliest([state.complete, *needed])
+                self._opener.report_lost(name, several)
+        checkpoint = self._tables.smallest_position(state)
         return Progress(checkpoint=checkpoint, commit="", topic_id=state.topic_id)
 
     def commit_start(
@@ -258,13 +206,10 @@ class RoutedSink:
         state = self._state or self._first(start, topic_id)
         if topic_ids_differ(state.topic_id, topic_id):
             state = replace(state, complete=start, behind=dict.fromkeys(state.behind, start))
-            self._reached = dict.fromkeys(self._reached, start)
+            self._tables.start_at(start)
             self._letters_reached = start
         else:
-            skipped = {n: later(one, start) for n, one in self._reached.items()}
-            behind = {n: skipped.get(n, one) for n, one in state.behind.items()}
-            state = replace(state, complete=later(state.complete, start), behind=behind)
-            self._reached = skipped
+            state = self._tables.skip_to(start, state)
         self._save(replace(state, topic_id=topic_id).with_lost(lost))
 
     def write(self, batch: KafkaBatch, exchange: Exchange[KafkaBatch]) -> BatchResult:
@@ -278,13 +223,13 @@ class RoutedSink:
             TooLarge: a record is larger than the memory for a batch.
             HudiError: the dead letters or the positions cannot be written.
         """
-        so_far = _PiecesSoFar()
+        so_far = PiecesSoFar()
         results = [
             self._write(piece, records, so_far) for piece, records in pieces_of(batch, exchange)
         ]
-        return replace(_sum_up(results), tables=len(so_far.tables))
+        return replace(sum_up(results), tables=len(so_far.tables))
 
-    def _write(self, batch: KafkaBatch, records: pa.Table, so_far: _PiecesSoFar) -> BatchResult:
+    def _write(self, batch: KafkaBatch, records: pa.Table, so_far: PiecesSoFar) -> BatchResult:
         """Write a piece of a batch; see ``write``.
 
         Args:
@@ -295,23 +240,20 @@ class RoutedSink:
         state = self._state or self._first(batch.start, batch.topic_id)
         if not self._has_begun:
             state = self._begin(state, batch.start)
-        audited, gaps = _audit(batch, records)
+        audited, gaps = audit_piece(batch, records)
         lost = so_far.add_gaps(batch, gaps)
-        timer = _Stages()
+        timer = StageTimer()
         divided = self._divide(records, frozenset(state.commits))
         timer.end("route")
         state = self._admit(state, divided.parts)
         rejected = self._write_letters(state, batch, records, divided.rejects)
         timer.end("letters")
-        parts = self._parts(state, batch, divided.parts)
-        written = dict(
-            zip([one.table for one in parts], self._write_parts(batch, parts), strict=True)
-        )
+        written = self._tables.write(state, batch, divided.parts)
         so_far.tables |= {n for n, one in written.items() if not isinstance(one, Exception)}
         timer.end("tables")
-        state = self._advance(state, batch.end, batch.topic_id, written)
-        self._save(state.with_lost(_new(lost, state.lost)))
-        self._reads_in_vain = self._is_read_in_vain(state, batch)
+        state = self._tables.advance(state, batch.end, batch.topic_id, written)
+        self._save(state.with_lost(new_ones(lost, state.lost)))
+        self._reads_in_vain = self._tables.is_read_in_vain(state, batch)
         timer.end("position")
         return BatchResult(
             instant="",
@@ -330,9 +272,7 @@ class RoutedSink:
 
     def _begin(self, state: RoutedPositions, start: KafkaCheckpoint) -> RoutedPositions:
         """Add the partitions that positions lack: the stream reads these from their beginning."""
-        self._reached = {
-            name: with_partitions_of(one, start) for name, one in self._reached.items()
-        }
+        self._tables.add_partitions(start)
         self._has_begun = True
         return replace(state, complete=with_partitions_of(state.complete, start))
 
@@ -370,195 +310,8 @@ class RoutedSink:
         self._reject_counter.add(len(unread), count)
         return changes
 
-    def _parts(
-        self, state: RoutedPositions, batch: KafkaBatch, records: Mapping[str, pa.Table]
-    ) -> list[_Part]:
-        """Return the unread records of each table that is not set aside, the largest part first."""
-        active = {name: some for name, some in records.items() if name not in self._aside}
-        unopened = [name for name in active if name not in self._open]
-        open_first = partial(self._open_first, state=state, records=active)
-        self._aside.call_for_each(open_first, unopened, self._runner)
-        for name, position in self._reached.items():
-            if name not in self._aside and has_passed(batch.start, position):
-                self._aside.add(name, PositionPassed(name, position, batch.start), 0.0)
-        unread = [
-            (name, rows)
-            for name, some in active.items()
-            if name in self._open
-            and name not in self._aside
-            and (rows := keep_unread(some, self._reached[name])).num_rows
-        ]
-        unread.sort(key=lambda one: -one[1].num_rows)
-        threads = max(1, self._threads // max(len(unread), 1))
-        return [_Part(name, some, self._reached[name], threads) for name, some in unread]
-
-    def _write_parts(self, batch: KafkaBatch, parts: Sequence[_Part]) -> list[_Outcome]:
-        """Write each part; return its result, or the error with which it failed."""
-
-        def write(part: _Part) -> _Outcome:
-            # joined here, and not when the batch is divided, so that few parts exist twice
-            one = RoutedBatch(
-                tables=[part.records.combine_chunks()],
-                start=part.start,
-                end=later(part.start, batch.end),
-                topic_id=batch.topic_id,
-            )
-            try:
-                return self._open[part.table].write(one, part.threads)
-            except Exception as error:
-                return error
-
-        return self._runner.map(write, parts)
-
-    def _advance(
-        self,
-        state: RoutedPositions,
-        end: KafkaCheckpoint,
-        topic_id: str,
-        written: Mapping[str, _Outcome],
-    ) -> RoutedPositions:
-        """Return the positions after a batch; set failed tables aside."""
-        commits, complete = dict(state.commits), later(state.complete, end)
-        for name, outcome in written.items():
-            if isinstance(outcome, Exception):
-                self._aside.add_failure(name, outcome)
-            else:
-                commits[name] = outcome.instant
-                self._aside.note_success(name)
-        behind: dict[str, KafkaCheckpoint] = {}
-        for name in commits:
-            position = self._reached.get(name, state.of(name))
-            if name not in self._aside:
-                position = self._reached[name] = later(position, end)
-            if not complete <= position:
-                behind[name] = position
-        return replace(
-            state,
-            topic_id=topic_id or state.topic_id,
-            complete=complete,
-            behind=behind,
-            commits=commits,
-        )
-
-    def _is_read_in_vain(self, state: RoutedPositions, batch: KafkaBatch) -> bool:
-        """Return whether no table needs the records after a batch; a short rest is read anyway."""
-        active = [self._reached[n] for n in state.behind if n not in self._aside]
-        needed = earliest([state.complete, *active])
-        if not batch.end <= needed:
-            return False
-        return sum(needed.distance_from(batch.end).values()) > batch.planned_records
-
-    def _recover(self, name: str) -> None:
-        """Open a known table, if it exists, and find its position."""
-        state, table = self._state, self._open.get(name) or self._tables.find(name)
-        if table is not None:
-            self._open[name] = table  # also if it fails now: its services may have threads
-        own = None if table is None else table.recover()
-        self._found[name] = "" if own is None else own.commit
-        self._reached[name] = position_of_table(name, self._topic, state, own)
-
-    def _open_first(
-        self, name: str, *, state: RoutedPositions, records: Mapping[str, pa.Table]
-    ) -> None:
-        """Open or create the table of the first records that the run has for it."""
-        table = self._tables.create(name, records[name])
-        if table is None:
-            return
-        self._open[name] = table  # as in ``_recover``
-        own = table.recover()
-        # if the start of the stream has found no table, another process may have created it since
-        if own is not None or name not in self._reached:
-            self._reached[name] = position_of_table(name, self._topic, state, own)
-
     def _position_of_letters(self) -> KafkaCheckpoint:
         progress, state = self._letters.recover(), self._state
         is_other = progress and state and topic_ids_differ(progress.topic_id, state.topic_id)
         position = None if is_other else position_in(progress, self._topic)
         return position or KafkaCheckpoint(self._topic, {})
-
-    def _skip_lost(self, name: str, state: RoutedPositions) -> Sequence[Mapping[str, object]]:
-        """Skip what Kafka has lost of a table's unread records; return the lost ranges.
-
-        The table is set aside if the pipeline allows no losses.
-        """
-        try:
-            found = self._find_start(self._reached[name], state.topic_id)
-        except Exception as error:
-            self._aside.add_failure(name, error)
-            return ()
-        if found.lost:
-            self._reached[name] = found.position
-        return found.lost
-
-
-class _Stages:
-    """Measures the stages of a batch, one after the other."""
-
-    def __init__(self) -> None:
-        self.seconds = dict[str, float]()
-        self._began = time.monotonic()
-
-    def end(self, stage: str) -> None:
-        """Note that a stage has ended."""
-        now = time.monotonic()
-        self.seconds[stage], self._began = now - self._began, now
-
-
-@dataclass(slots=True)
-class _PiecesSoFar:
-    """What the pieces of a batch that were read so far have found.
-
-    Attributes:
-        gaps: their offsets without a record.
-        lost: the lost ranges among them.
-        tables: the names of the tables that have committed a piece.
-    """
-
-    gaps: list[OffsetGap] = field(default_factory=list)
-    lost: Sequence[Mapping[str, object]] = ()
-    tables: set[str] = field(default_factory=set)
-
-    def add_gaps(
-        self, batch: KafkaBatch, gaps: Sequence[OffsetGap]
-    ) -> Sequence[Mapping[str, object]]:
-        """Add the gaps of a further piece; return the lost ranges among them.
-
-        The source is asked about the gaps of all pieces, because the run reports, once the batch is
-        written, what the source has answered last.
-        """
-        self.gaps += gaps
-        before, self.lost = self.lost, batch.check_source(self.gaps)
-        return _new(self.lost, before)
-
-
-def _audit(batch: KafkaBatch, records: pa.Table) -> tuple[Audit, list[OffsetGap]]:
-    """Check that records are those of a piece; return the numbers, and the gaps between records."""
-    read = RecordsRead.in_chunk(records)
-    count, text = read.count, f"batch {batch.start} to {batch.end}"
-    audited = audit(text, batch.spans, read, arrived=count, written=count, rejected=0)
-    return audited, read.gaps(batch.spans)
-
-
-def _new(
-    lost: Sequence[Mapping[str, object]], known: Sequence[Mapping[str, object]]
-) -> list[Mapping[str, object]]:
-    return [one for one in lost if one not in known]
-
-
-def _sum_up(results: Sequence[BatchResult]) -> BatchResult:
-    """Return the result of a batch that was written in pieces, without the number of its tables."""
-    first, *others = results
-    for one in others:
-        stages = first.seconds.keys() | one.seconds.keys()
-        seconds = {n: first.seconds.get(n, 0.0) + one.seconds.get(n, 0.0) for n in stages}
-        first = replace(
-            first,
-            records=first.records + one.records,
-            rejected=first.rejected + one.rejected,
-            first_reject=first.first_reject or one.first_reject,
-            reject_counts=merge_counts([*first.reject_counts, *one.reject_counts]),
-            seconds=seconds,
-            ignored=first.ignored + one.ignored,
-            skipped=first.skipped + one.skipped,
-        )
-    return first
