@@ -128,7 +128,11 @@ def parts_of(records: pa.Table) -> pa.ChunkedArray:
 
 
 def offsets_by_part(records: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Yield each part of the batch that has records, with their offsets in ascending order."""
+    """Yield each part of the batch that has records, with their offsets in ascending order.
+
+    Args:
+        records: raw records in any order. Neither their parts nor their offsets may be null.
+    """
     parts, offsets = parts_of(records).to_numpy(), records.column("offset").to_numpy()
     if not _is_in_order(parts, offsets):
         order = np.lexsort((offsets, parts))

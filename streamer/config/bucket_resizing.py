@@ -30,8 +30,9 @@ class BucketResizingConfig(Section):
     """``background`` encodes the new files on local disk while batches are written; then the next
     batch waits only while they are copied to the table. This needs local disk for the files of one
     bucket, and memory as for its compaction. ``inline`` encodes them between two batches. A run
-    that ends (``run.mode: once``) always does this. So does any run if the table has version 6,
-    supports CDC queries, has a custom merger, or fills columns (``partial_update``)."""
+    that ends (``run.mode: once``) always does this. So does any run if the table has version 6 or
+    no meta columns, supports CDC queries, has a custom merger, or fills columns
+    (``partial_update``)."""
 
     split_above_bytes: Annotated[int, Field(ge=1)] = SPLIT_ABOVE_BYTES
     """Split a bucket whose base file and logs are larger than this number of bytes. With

@@ -125,7 +125,8 @@ def concurrency_problems(path: str, concurrency: ConcurrencyConfig) -> Iterator[
     # the entry points are read only if they matter, because this takes as long as all other checks
     if provider not in [*LockProviderName] and provider not in installed_names():
         known = (*LockProviderName, *installed_names())
-        yield Problem("concurrency.lock.provider", f"expected one of {', '.join(known)}")
+        text = f"{str(provider)!r}: expected one of {', '.join(known)}"
+        yield Problem("concurrency.lock.provider", text)
     if concurrency.early_conflict_detection and concurrency.mode == "non_blocking":
         text = "non-blocking commits to the same file group do not conflict; remove it"
         yield Problem("concurrency.early_conflict_detection", text)

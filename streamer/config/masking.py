@@ -57,7 +57,10 @@ _MIN_TOKEN_LENGTH = 8
 #: Shorter secrets are replaced only as whole words, because they could occur inside other words.
 _MIN_PART_LENGTH = 8
 #: What may be before a whole word: no letter or digit, or an escaped character, such as ``%20``.
-_BEFORE_WORD = r"(?:(?<![^\W_])|(?<=\\[abfnrtv])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
+_BEFORE_WORD = (
+    r"(?:(?<![^\W_])|(?<=\\[abfnrtv])|(?<=%[0-9A-Fa-f]{2})|(?<=\\x[0-9A-Fa-f]{2})"
+    r"|(?<=\\u[0-9A-Fa-f]{4})|(?<=\\U[0-9A-Fa-f]{8}))"
+)
 _AFTER_WORD = r"(?![^\W_])"
 _PATH_OR_CLASS = re.compile(r"(file:)?[\w/$-]*[./][\w./$-]*")
 _END_OF_NAME = re.compile(r"[=:\s]")

@@ -100,7 +100,7 @@ def test_setting_that_contradicts_non_blocking_writers_is_refused(setting: str) 
         ),
         (
             ["concurrency.lock.provider=storge"],
-            "concurrency.lock.provider: expected one of storage, file_system, in_process",
+            "concurrency.lock.provider: 'storge': expected one of storage, file_system",
         ),
         (
             ["concurrency.mode=multi_writer", "concurrency.clock_skew_ms=200000"],

@@ -33,7 +33,8 @@ def test_short_secrets_do_not_change_other_words(secret: str, before: str, after
 
 @given(SHORT)
 def test_short_secrets_are_replaced_after_an_escape(secret: str) -> None:
-    for text in (quote(f" {secret}"), f"\\n{secret}", f"\\u0020{secret}"):
+    escapes = (r"\n", r"\x00", r"\u0020", r"\U0001f600")
+    for text in (quote(f" {secret}"), *(f"{escape}{secret}" for escape in escapes)):
         if quote(secret) == secret:
             assert redact_values([secret])(text) == text.removesuffix(secret) + "***"
 
