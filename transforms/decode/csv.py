@@ -6,6 +6,9 @@ before, because pyarrow accepts text after a closing quotation mark, and takes a
 end of the value. If the number of lines differs from that of the values nevertheless, the block is
 divided until the values at fault are found. The texts become values as
 ``transforms.decode.value_encoding`` describes.
+
+A byte order mark at the begin of a value is removed, because pyarrow would only remove that of the
+first value of a block.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ Mask = npt.NDArray[np.bool_]
 #: How many values are parsed at once. A block that has a wrong value is divided, so it is small.
 _BLOCK_VALUES = 4096
 _TEXTS = ValueEncoding(texts=True)
-_LINE_END = r"(\r\n|\n|\r)$"
+#: The end of a line, and a byte order mark in front of it.
+_AROUND_LINE = r"\A\xef\xbb\xbf|(\r\n|\n|\r)\z"
 _NEEDS_GRAMMAR = r'["\r\n]'
 _NOT_ONE_LINE = (
     "the value is not one line: a quotation mark is not closed, text follows a closing quotation "
@@ -96,7 +100,7 @@ class _CsvDecoding:
 
     def add(self, values: pa.Array, start: int) -> None:
         """Decode values, the first of which has the index ``start`` in the input."""
-        values = pc.replace_substring_regex(values, _LINE_END, "")
+        values = pc.replace_substring_regex(values, _AROUND_LINE, "")
         lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
         is_text = find_utf8(values)
         for index in np.flatnonzero(~is_text | (lengths == 0)).tolist():

@@ -171,7 +171,15 @@ def test_types_without_a_text_are_refused(kind: pa.DataType) -> None:
         CsvDecoder(pa.schema([("a", kind)]), fields=("a",))
 
 
-_LINES = st.lists(st.text('ax",\n\r ', max_size=6).map(lambda text: f"1,{text}"), max_size=8)
+_LINES = st.lists(st.text('ax",\n\r \ufeff', max_size=6).map(lambda text: f"1,{text}"), max_size=8)
+
+
+def test_byte_order_mark_is_no_part_of_a_line() -> None:
+    given = CsvDecoder(pa.schema([("name", pa.string()), ("n", pa.int64())]), fields=("name", "n"))
+    lines = [b"\xef\xbb\xbfa,1", b"\xef\xbb\xbfb,2", b'\xef\xbb\xbf"c,d",3', b"\xef\xbb\xbf"]
+    done = given.decode(pa.array(lines))
+    assert done.rows["name"].to_pylist() == ["a", "b", "c,d"]
+    assert [str(one) for one in done.reasons] == ["the value is empty"]
 
 
 @given(_LINES)
