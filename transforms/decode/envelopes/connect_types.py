@@ -44,8 +44,8 @@ def find_difference(
     """
     if pa.types.is_decimal(wanted) and encoding.base64_decimals:
         return _find_other_decimal(written, wanted)
-    if pa.types.is_date32(wanted) and written.get("name") in _TIMES:
-        return f"the schema of the value says {written['name']}, which is not a date"
+    if pa.types.is_date32(wanted) and (name := str(written.get("name"))) in _TIMES:
+        return f"the schema of the value says {name}, which is not a date"
     if pa.types.is_timestamp(wanted):
         return _find_other_time(written, epoch_unit)
     return None

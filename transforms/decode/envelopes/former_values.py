@@ -38,15 +38,33 @@ def decode_without_unneeded(
         needed: the columns whose former values must fit.
     """
     decoded = decoder.decode(values)
-    while faults := _find_faults(decoded, former, columns, needed):
-        texts = [
-            _with_null(values[index].as_py(), (*former, name)) for index, name in faults.items()
-        ]
-        indices = np.array(list(faults), np.int64)
-        again = decoder.decode(pa.array(texts, pa.binary()))
-        values = _replaced(values, indices, texts)
-        decoded = DecodeResult.merge([_without(decoded, faults), again.at(indices)])
+    while texts := _find_corrected(decoded, values, former, columns, needed):
+        indices = np.array(list(texts), np.int64)
+        again = decoder.decode(pa.array(texts.values(), pa.binary()))
+        values = _replaced(values, indices, [*texts.values()])
+        decoded = DecodeResult.merge([_without(decoded, texts), again.at(indices)])
     return decoded
+
+
+def _find_corrected(
+    decoded: DecodeResult,
+    values: pa.Array | pa.ChunkedArray,
+    former: Path,
+    columns: Sequence[str],
+    needed: Collection[str],
+) -> dict[int, bytes]:
+    """Return the rejected events, by index, each with a null in place of the value at fault.
+
+    Events are missing in which this value is null already, so that each event is decoded a finite
+    number of times.
+    """
+    found = {}
+    for index, name in _find_faults(decoded, former, columns, needed).items():
+        value = values[index].as_py()
+        corrected = _with_null(value, (*former, name))
+        if corrected != value:
+            found[index] = corrected
+    return found
 
 
 def _find_faults(
@@ -72,14 +90,20 @@ def _former_column(reason: RejectReason, former: Path, columns: Sequence[str]) -
 
 
 def _with_null(value: bytes, path: Path) -> bytes:
-    """Return a JSON object with a null in place of the value at a path."""
+    """Return a JSON object with a null in place of the value at a path, wherever it is repeated."""
     text = spell_out_constants(value.decode())
-    begin = end = text.index("{")
+    spans = [(text.index("{"), len(text))]
     for name in path:
-        begin, end = next(
-            (first, last) for found, first, last in find_members(text, begin) if found == name
-        )
-    return f"{text[:begin]}null{text[end:]}".encode()
+        spans = [
+            (first, last)
+            for begin, _ in spans
+            if text[begin] == "{"
+            for found, first, last in find_members(text, begin)
+            if found == name
+        ]
+    for begin, end in reversed(spans):
+        text = f"{text[:begin]}null{text[end:]}"
+    return text.encode()
 
 
 def _replaced(

@@ -104,6 +104,7 @@ TIMES = "io.debezium.time."
         (pa.timestamp("us", "UTC"), {"type": "int64", "name": TIMES + "MicroTime"}, "bigint"),
         (pa.date32(), {"type": "int32", "name": TIMES + "Date"}, None),
         (pa.date32(), {"type": "int64", "name": TIMES + "Timestamp"}, "is not a date"),
+        (pa.date32(), {"type": "int32", "name": [TIMES + "Date"]}, None),
         (pa.int64(), {"type": "int64", "name": TIMES + "MicroTimestamp"}, None),
     ],
 )

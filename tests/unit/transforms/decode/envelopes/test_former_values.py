@@ -82,3 +82,17 @@ def test_keys_orderings_and_new_values_must_fit(wrong: object, column: str) -> N
 def test_former_values_of_other_programs_need_not_fit(envelope: Envelope, sent: object) -> None:
     done = decode(decoder(envelope, COLUMNS), sent)
     assert [(row["id"], row["n"]) for row in done.rows.to_pylist()] == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"op": "u", "before": {"id": 1, "n": "x", "n": "y"}, "after": {"id": 1, "n": 2}, %s}',
+        b'{"op": "u", "before": {"id": 1, "n": "x", "n": null}, "after": {"id": 1, "n": 2}, %s}',
+        b'{"op": "d", "before": {"id": 1, "n": 1, "n": 1}, %s}',
+    ],
+)
+def test_event_with_a_repeated_former_value_is_rejected_once(event: bytes) -> None:
+    source = b'"source": {"file": "b.000001", "pos": 4}'
+    done = decoder(DEBEZIUM, COLUMNS).decode(pa.array([event % source], pa.binary()))
+    assert (done.rejected.tolist(), done.reasons[0].column) == ([0], "before.n")
