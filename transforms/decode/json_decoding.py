@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -178,19 +178,33 @@ class JsonDecoding:
         if not finding.is_complete:
             text = _TYPE_CHANGED.sub(_format_types, text)
             return RejectReason(RejectCode.INVALID_MESSAGE, text)
-        forms = iter(_complete_forms(finding.forms, self._forms))
-        for field in self._schema:
-            column_forms, schema = (
-                tuple(islice(forms, count_timestamps(field.type))),
-                pa.schema([field]),
-            )
+        forms = _complete_forms(finding.forms, self._forms)
+        refused = next(self._find_refused(value, self._schema, forms), None)
+        if refused is None:
+            return RejectReason(RejectCode.INVALID_MESSAGE, text)
+        name, why = refused
+        return RejectReason(RejectCode.INVALID_VALUE, f"column {name!r}: {why}", name)
+
+    def _find_refused(
+        self, value: bytes, fields: Iterable[pa.Field], forms: Forms
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the path of each field that pyarrow refuses, and why; of a struct, its fields.
+
+        Args:
+            value: the record.
+            fields: columns, or structs with one field on each level.
+            forms: the forms of their timestamps.
+        """
+        remaining = iter(forms)
+        for field in fields:
+            own = tuple(islice(remaining, count_timestamps(field.type)))
+            schema = pa.schema([field])
             try:
                 known = pa.array([known_fields(value.decode(), schema).encode()], pa.binary())
-                BlockReader(schema, self._decoder.epoch_unit).read(known, column_forms)
-            except ValueError as refused:
-                text = f"column {field.name!r}: {_first_line(refused)}"
-                return RejectReason(RejectCode.INVALID_VALUE, text, field.name)
-        return RejectReason(RejectCode.INVALID_MESSAGE, text)
+                BlockReader(schema, self._decoder.epoch_unit).read(known, own)
+            except ValueError as error:
+                inner = self._find_refused(value, _single_fields(field), own)
+                yield next(inner, (_path_of(field), _first_line(error)))
 
     def _reject(self, value: bytes, index: int, reason: RejectReason) -> None:
         """Reject a record, unless its only faults are wider values that the policy rescues."""
@@ -361,6 +375,29 @@ _TYPE_CHANGED = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
 def _format_types(match: re.Match[str]) -> str:
     path = match[1].replace("/[]", "[]").replace("/", ".")
     return f"column {path!r}: expected {match[2].replace('_', ' ')}, found {match[3]}"
+
+
+def _single_fields(field: pa.Field) -> list[pa.Field]:
+    """Return a struct once for each field of its innermost struct that has several.
+
+    Structs that have only one field on each level are not divided further: the list is empty.
+    """
+    if not pa.types.is_struct(field.type):
+        return []
+    children = list(field.type)
+    divided = (
+        children
+        if len(children) > 1
+        else [part for one in children for part in _single_fields(one)]
+    )
+    return [field.with_type(pa.struct([one])) for one in divided]
+
+
+def _path_of(field: pa.Field) -> str:
+    """Return the path of the only field of a struct, on each level that has only one."""
+    if pa.types.is_struct(field.type) and field.type.num_fields == 1:
+        return f"{field.name}.{_path_of(field.type.field(0))}"
+    return str(field.name)
 
 
 def _first_line(error: ValueError) -> str:

@@ -25,6 +25,7 @@ COLUMNS = {
     "n.s": pa.struct([("x", pa.int32())]),
     "at": pa.int32(),
 }
+TIME = pa.timestamp("us", "UTC")
 KEYS = ("id",)
 DEBEZIUM = DebeziumEnvelope(
     database="mysql", key_columns=KEYS, encoding=ValueEncoding(epoch_days=True)
@@ -67,6 +68,17 @@ def test_keys_orderings_and_new_values_must_fit(wrong: object, column: str) -> N
     done = decode(decoder(DEBEZIUM, COLUMNS, policy=ORDERED), wrong, change("c", None, ROW))
     assert (done.accepted.tolist(), done.rejected.tolist()) == ([1], [0])
     assert done.reasons[0].column == column
+
+
+@pytest.mark.parametrize("former", [2**62, -(2**62), 253_402_300_800_000_000])
+def test_former_times_out_of_range_are_null(former: int) -> None:
+    """Such as ``infinity`` of Postgres: the row can be repaired and deleted."""
+    columns = {"id": pa.int64(), "t": TIME, "s": pa.struct([("x", pa.int64()), ("t", TIME)])}
+    given = decoder(DEBEZIUM, columns)
+    wrong = {"id": 1, "t": former, "s": {"x": 1, "t": former}}
+    done = decode(given, change("u", wrong, {"id": 1}), change("d", wrong), change("c", {}, wrong))
+    assert (done.accepted.tolist(), done.rejected.tolist()) == ([0, 1], [2])
+    assert done.reasons[0].column == "after.t"
 
 
 @pytest.mark.parametrize(
