@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -104,6 +104,16 @@ class DecodeResult:
             refusals={int(indices[index]): why for index, why in self.refusals.items()},
             filtered=indices[self.filtered],
         )
+
+    def without(self, removed: Collection[int]) -> DecodeResult:
+        """Return the result without some of the rejected values, given their indices."""
+        kept = [
+            (index, reason)
+            for index, reason in zip(self.rejected.tolist(), self.reasons, strict=True)
+            if index not in removed
+        ]
+        rejected = np.array([index for index, _ in kept], np.int64)
+        return replace(self, rejected=rejected, reasons=[reason for _, reason in kept])
 
     def __post_init__(self) -> None:
         assert self.rows.num_rows == len(self.accepted), (self.rows.num_rows, len(self.accepted))

@@ -34,6 +34,8 @@ POSITION = "_position"
 #: The number of a binlog file is the digits after the last point of its name.
 _BINLOG_NUMBER = r"\.(?P<number>\d{1,10})$"
 _LAST_BINLOG = 2**31 - 1
+#: The last milliseconds whose position fits 64 bits, in the year 2262.
+_LAST_CLUSTER_TIME = 2**63 // 1_000_000 - 2**12
 #: ``sequence`` of Postgres is a text with two numbers, ``["24023119","24023128"]``; the first one
 #: may be null.
 _LAST_COMMIT = r'^\s*\[\s*"(?P<lsn>\d{1,18})"'
@@ -74,7 +76,10 @@ def _commit_and_change(events: pa.Table) -> pa.Array:
 
 
 def _cluster_time(events: pa.Table) -> pa.Array:
-    scaled = pc.multiply(value_of(events, "source.ts_ms"), 1_000_000)
+    times = value_of(events, "source.ts_ms")
+    last = _LAST_CLUSTER_TIME
+    is_valid = pc.and_(pc.less_equal(times, last), pc.greater_equal(times, -last))
+    scaled = pc.multiply(pc.if_else(is_valid, times, None), 1_000_000)
     return pc.add(scaled, value_of(events, "source.ord").cast(pa.int64()))
 
 

@@ -96,7 +96,7 @@ class DocumentDecoder(EventDecoder):
     ) -> DecodeResult:
         """See ``EventDecoder``. A deletion without a former document needs its key."""
         found = self._documents(values, keys)
-        decoded = self._decoder.decode(to_plain_json(found.texts).cast(pa.binary()))
+        decoded = self._decode(found)
         rows = self._with_added(decoded.rows, found, pa.array(decoded.accepted))
         before, of_rows = self._former_rows(rows, decoded.accepted, found)
         decoded = decoded.at(found.indices)
@@ -118,6 +118,24 @@ class DocumentDecoder(EventDecoder):
     def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
         """See ``ColumnDecoder``."""
         return self._decoder.find_wider_paths(self._texts(values))
+
+    def _decode(self, found: _Documents) -> DecodeResult:
+        """Decode documents. Of a deleted one, only the columns that find it must fit."""
+        texts = to_plain_json(found.texts).cast(pa.binary())
+        decoded = self._decoder.decode(texts)
+        is_delete = found.is_delete.to_numpy(zero_copy_only=False)
+        again = decoded.rejected[is_delete[decoded.rejected]]
+        if not len(again):
+            return decoded
+        deletes = self._decoder_of_former.decode(texts.take(pa.array(again))).at(again)
+        arrays = [
+            deletes.rows.column(one.name)
+            if one.name in deletes.rows.column_names
+            else pa.nulls(deletes.rows.num_rows, one.type)
+            for one in decoded.rows.schema
+        ]
+        rows = pa.table(arrays, schema=decoded.rows.schema)
+        return DecodeResult.merge([decoded.without(again.tolist()), replace(deletes, rows=rows)])
 
     @property
     def _decoder(self) -> JsonDecoder:

@@ -8,7 +8,6 @@ this value: of the row before a change, only the columns that find the row must 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +41,7 @@ def decode_without_unneeded(
         indices = np.array(list(texts), np.int64)
         again = decoder.decode(pa.array(texts.values(), pa.binary()))
         values = _replaced(values, indices, [*texts.values()])
-        decoded = DecodeResult.merge([_without(decoded, texts), again.at(indices)])
+        decoded = DecodeResult.merge([decoded.without(texts), again.at(indices)])
     return decoded
 
 
@@ -113,14 +112,3 @@ def _replaced(
     mask = np.zeros(len(listed), np.bool_)
     mask[indices] = True
     return pc.replace_with_mask(listed, pa.array(mask), pa.array(texts, listed.type))
-
-
-def _without(decoded: DecodeResult, removed: Collection[int]) -> DecodeResult:
-    """Return a result without some of the rejected events."""
-    kept = [
-        (index, reason)
-        for index, reason in zip(decoded.rejected.tolist(), decoded.reasons, strict=True)
-        if index not in removed
-    ]
-    rejected = np.array([index for index, _ in kept], np.int64)
-    return replace(decoded, rejected=rejected, reasons=[reason for _, reason in kept])

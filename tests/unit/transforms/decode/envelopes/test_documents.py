@@ -117,6 +117,31 @@ def test_document_that_does_not_fit_rejects_its_event() -> None:
     assert "'_id'" in done.reasons[0]
 
 
+def test_only_the_key_of_a_deleted_document_must_fit() -> None:
+    deletion, wrong = golden.MONGODB[2], '{"_id": {"$numberLong": "5"}, "first_name": {"x": 1}}'
+    sent = [
+        {**deletion, "before": wrong},
+        {**golden.MONGODB[0], "after": wrong},
+        {**deletion, "before": '{"_id": "x", "first_name": 1}'},
+        {**deletion, "before": "{"},
+        {**deletion, "before": '{"_id": 6, "first_name": "Anne"}'},
+    ]
+    envelope = replace(ENVELOPE, key_columns=("_id",))
+    done = replace(decoder(*COLUMNS), envelope=envelope).decode(texts(*sent))
+    assert (done.accepted.tolist(), done.rejected.tolist()) == ([0, 4], [1, 2, 3])
+    assert [one.column for one in done.reasons] == ["first_name", "_id", None]
+    found = [(row["_id"], row["first_name"], row[IS_DELETED]) for row in done.rows.to_pylist()]
+    assert found == [(5, None, True), (6, "Anne", True)]
+
+
+@pytest.mark.parametrize("time", [10**13, -(10**13), 2**63 - 1, -(2**63)])
+def test_time_that_no_position_can_have_is_no_position(time: int) -> None:
+    event = golden.MONGODB[0]
+    far = {**event, "source": {**event["source"], "ts_ms": time}}
+    (row,) = decoder(*COLUMNS).decode(texts(far)).rows.to_pylist()
+    assert row["_position"] is None
+
+
 def test_unknown_fields_of_a_document_become_columns_or_are_rescued() -> None:
     given = decoder(*COLUMNS)
     values = texts(golden.MONGODB[0])
