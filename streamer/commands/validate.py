@@ -88,13 +88,15 @@ def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
     """
     yield "checked:\n"
     yield from (f"  {one}\n" for one in checked)
-    yield "not checked here; lakemark doctor checks:\n"
+    of_one_table = " --set route.value=NAME" if config.route is not None else ""
+    yield f"not checked here; lakemark doctor{of_one_table} checks:\n"
     local = {one.name for one in local_checks(config)}
     yield from (
         f"  {one.name}\n" for one in doctor_checks(config, TrialFolders()) if one.name not in local
     )
     if isinstance(config.source, KafkaSourceConfig):  # other sources need no Spark
-        yield "not checked here; lakemark preview starts Spark and shows:\n"
+        command = "preview" if config.route is None else "run"  # a route has no preview
+        yield f"not checked here; lakemark {command} starts Spark and shows:\n"
         yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)
     if config.snapshot is not None:
         yield "a run reads first the snapshot, unless the table records that it was read:\n"

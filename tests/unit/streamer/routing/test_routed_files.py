@@ -80,7 +80,10 @@ def test_a_command_works_on_the_table_of_the_value_that_it_names(tmp_path: Path)
 
 def test_validate_checks_the_whole_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", write(tmp_path)]) == 0
-    shown = yaml.safe_load(capfd.readouterr().out)
+    printed = capfd.readouterr()
+    assert "lakemark doctor --set route.value=NAME checks:" in printed.err
+    assert "preview" not in printed.err  # it is refused
+    shown = yaml.safe_load(printed.out)
     assert shown["table"]["path"] == f"{tmp_path}/{{value}}"
     assert shown["route"]["field"] == "type"
     assert main(["validate", write(tmp_path, route={"max_tables": 0})]) == 2
