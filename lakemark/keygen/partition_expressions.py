@@ -38,6 +38,9 @@ _UNITS_PER_SECOND: Final = {"ms": 1_000, "us": 1_000_000}
 _FIRST_S: Final = int(datetime(1, 1, 1, tzinfo=UTC).timestamp())
 _END_S: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) + 86_400
 
+#: The pattern that writes the folders of ``slash_separated_dates``.
+_SLASH_SEPARATED_DATE: Final = "yyyy/MM/dd"
+
 
 def expression_type(field: PartitionField, columns: pa.Schema) -> pa.DataType:
     """Return the type of the column that stores an expression.
@@ -56,7 +59,10 @@ def expression_type(field: PartitionField, columns: pa.Schema) -> pa.DataType:
     else:
         taken, types, stored = _is_integer_or_text(kind), "integers and texts", kind
     if not taken:
-        message = f"partition_by {field}: {field.column!r} is {kind}; the function takes {types}"
+        message = (
+            f"partition_by {field}: {field.column!r} is {kind}; the function takes {types}; "
+            "declare the column with such a type, or partition by the column itself"
+        )
         raise InvalidConfig(message)
     return stored
 
@@ -79,6 +85,8 @@ def check_folder_of(field: PartitionField, *, url_encode: bool) -> None:
             f"partition_by {field}: {text!r} cannot name a folder; use another pattern, or set "
             "url_encode, which writes special characters as %XX"
         )
+        if field.pattern == _SLASH_SEPARATED_DATE:
+            message += f"; or use only day({field.column}), with slash_separated_dates"
         raise InvalidConfig(message)
 
 

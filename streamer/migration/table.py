@@ -31,6 +31,7 @@ _DUPLICATES = "hoodie.merge.allow.duplicate.on.inserts"
 _LOG_FORMAT = "hoodie.logfile.data.block.format"
 CDC = "hoodie.table.cdc.enabled"
 _CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
+_DATE_STRING = "DATE_STRING"  # the type of times that are texts
 _TIMES = (
     keys.TIMESTAMP_TYPE,
     keys.TIMESTAMP_SCALAR_UNIT,
@@ -209,8 +210,24 @@ def _time_partitions(
         for column, is_time in zip(columns, by_time, strict=True)
     ]
     is_stored = generator is KeyGeneratorType.TIMESTAMP
-    comment = "" if is_stored else _properties_to_add({**values, keys.TIMESTAMP_ZONE: zone})
-    yield Sets("table.partition_by", expressions, names, comment)
+    comments = []
+    if values.get(keys.TIMESTAMP_TYPE, "").upper() != _DATE_STRING:
+        timed = [column for column, is_time in zip(columns, by_time, strict=True) if is_time]
+        comments.append(_columns_to_declare(timed))
+    if not is_stored:
+        comments.append(_properties_to_add({**values, keys.TIMESTAMP_ZONE: zone}))
+    yield Sets("table.partition_by", expressions, names, " ".join(comments))
+
+
+def _columns_to_declare(columns: list[str]) -> str:
+    """Return a comment about times that are numbers, from which no new table can get its folders.
+
+    A table that exists keeps its columns of integers.
+    """
+    return (
+        f"If the table does not exist yet, {', '.join(columns)} must be of type timestamp. If "
+        "decode.schema does not say so, declare the columns there."
+    )
 
 
 def _properties_to_add(values: dict[str, str]) -> str:

@@ -98,6 +98,8 @@ def test_folder_of_each_function(tmp_path: Path, by: str, path: str) -> None:
 def test_slashes_are_encoded_or_refused(tmp_path: Path) -> None:
     with pytest.raises(lakemark.InvalidConfig, match=r"'2026/01/02' cannot name a folder"):
         create(tmp_path / "t", ["format(at, yyyy/MM/dd)"])
+    with pytest.raises(lakemark.InvalidConfig, match=r"only day\(at\), with slash_separated_dates"):
+        create(tmp_path / "t", ["format(at, yyyy/MM/dd)"])
     table = create(tmp_path / "t", ["format(at, yyyy/MM/dd)"], url_encode=True)
     table.upsert(rows(("a", AT, 1), ("b", AT + timedelta(days=1), 2)))
     assert paths(table) == {"a": "2026%2F01%2F02", "b": "2026%2F01%2F03"}
@@ -132,7 +134,7 @@ def test_time_without_a_folder_is_refused(tmp_path: Path) -> None:
     [
         (["at"], r"'at' is of type timestamp.*partition by day\(at\)"),
         (["day(at, Europe/Berlin)"], "is for existing tables only.*omit the time zone"),
-        (["day(n)"], "'n' is int64; the function takes timestamps and dates"),
+        (["day(n)"], "'n' is int64; the function takes timestamps and dates; declare the column"),
         (["bucket(at, 4)"], "the function takes integers, texts and dates"),
         (["truncate(born, 4)"], "the function takes integers and texts"),
         (["day(at) as V"], r"day\(at\) as V adds the column 'V', but the rows have a column"),

@@ -126,7 +126,7 @@ def test_record_whose_time_has_no_folder_is_a_dead_letter(tmp_path: Path) -> Non
         ("at", r"'at' is of type timestamp.*write day\(at\)"),
         ("day(at, Europe/Berlin)", "has a time zone, which is for existing tables only"),
         ("day(at) as n", r"day\(at\) as n adds the column 'n', but the rows have a column"),
-        ("day(n)", "'n' is int32; the function takes timestamps and dates"),
+        ("day(n)", "'n' is int32; the function takes timestamps and dates; declare the column"),
         ("format(at, yyyy/MM)", "'2026/01' cannot name a folder"),
     ],
 )
