@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -148,6 +149,21 @@ def find_rule(name: str) -> Rule | None:
         return exact[name]
     found = [prefix for prefix in prefixes if name.startswith(prefix)]
     return prefixes[max(found, key=len)] if found else None
+
+
+def nearest_name(name: str) -> str | None:
+    """Return the known name that resembles an unknown one most; None if no name resembles it.
+
+    The order of the words does not matter, because it is easily confused: ``source.kafka`` and
+    ``kafka.source``.
+    """
+    known = {_sorted_words(one): one for one in _by_key()[0]}
+    near = difflib.get_close_matches(_sorted_words(name), known, n=1, cutoff=0.85)
+    return known[near[0]] if near else None
+
+
+def _sorted_words(name: str) -> str:
+    return ".".join(sorted(name.split(".")))
 
 
 @cache

@@ -23,7 +23,7 @@ from streamer.migration.merging import convert_merging
 from streamer.migration.outcome import Harmless, Missing, Outcome, Sets
 from streamer.migration.pipeline_text import render_pipeline
 from streamer.migration.rule import Combined, Direct
-from streamer.migration.rules import find_rule
+from streamer.migration.rules import find_rule, nearest_name
 from streamer.migration.running import convert_run
 from streamer.migration.schemas import (
     SourceSchema,
@@ -137,9 +137,11 @@ def _of_source(job: Job) -> Iterator[Outcome]:
 def _apply_rule(name: str, value: str) -> Outcome:
     rule = find_rule(name)
     if rule is None and name.startswith("hoodie."):
+        near = nearest_name(name)
+        correct = f"correct its name (did you mean {near}?)" if near else "correct its name"
         remedy = (
-            "Apache Hudi 1.2.0 has no such property; correct its name, or see which of your own "
-            "classes reads it"
+            f"Apache Hudi 1.2.0 has no such property; {correct}, or see which of your own classes "
+            "reads it"
         )
         return Missing((name,), remedy, True)
     if rule is None:

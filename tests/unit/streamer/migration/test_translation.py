@@ -645,6 +645,12 @@ CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
     ),
     ({"hoodie.precommit.validators": OWN_CLASS}, {}, "hoodie.precommit.validators", "steps"),
     ({"hoodie.of.a.later.release": "x"}, {}, "hoodie.of.a.later.release", "no such property"),
+    (
+        {"hoodie.streamer.source.kafka.maxEvents": "5"},
+        {},
+        "hoodie.streamer.source.kafka.maxEvents",
+        "did you mean hoodie.streamer.kafka.source.maxEvents?",
+    ),
     ({f"{KAFKA}append.offsets": "true"}, {}, f"{KAFKA}append.offsets", "write a new table"),
     ({f"{KAFKA}topic": ""}, {}, f"{KAFKA}topic", "it is missing"),
     ({}, {"source_class": f"{SOURCES}SqlSource"}, "--source-class", "tables of Hudi; org.apache"),
@@ -663,6 +669,23 @@ CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
         for name, value, options, option in IGNORED
     ),
 ]
+
+
+@pytest.mark.parametrize("kind", ["EPOCHMILLISECONDS", "DATE_STRING"])
+def test_columns_that_a_new_table_needs_for_its_folders_are_explained(kind: str) -> None:
+    """Numbers have no folders; texts become timestamps when the columns are inferred."""
+    found = translated(
+        {
+            GENERATOR: f"{KEYGEN}TimestampBasedKeyGenerator",
+            PARTITION: "at",
+            f"{TIMES}timestamp.type": kind,
+            f"{TIMES}input.dateformat": "yyyy-MM-dd",
+            f"{TIMES}output.dateformat": "yyyy-MM-dd",
+        }
+    )
+    assert found.text is not None
+    explained = "at must be of type timestamp" in " ".join(found.text.split())
+    assert explained == (kind == "EPOCHMILLISECONDS")
 
 
 @pytest.mark.parametrize(("properties", "options", "name", "remedy"), CHANGES_ROWS)
