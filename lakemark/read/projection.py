@@ -23,8 +23,22 @@ def project_schema(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
         tops = sorted({name.partition(".")[0] for name in unknown} & set(schema.names))
         if tops:
             message += f"; a field inside a column is read with the whole column: {tops[0]}"
+        else:
+            message += _suggestion(unknown, schema.names)
         raise InvalidConfig(message)
     return pa.schema([field for field in schema if field.name in columns])
+
+
+def _suggestion(unknown: Collection[str], names: Collection[str]) -> str:
+    import difflib  # only for errors
+
+    by_lower_case = {name.lower(): name for name in names}
+    near = [
+        match
+        for one in sorted(unknown)
+        for match in difflib.get_close_matches(one.lower(), by_lower_case, n=1)
+    ]
+    return f"; did you mean {by_lower_case[near[0]]}?" if near else ""
 
 
 def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:

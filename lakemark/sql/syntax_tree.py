@@ -12,6 +12,9 @@ from lakemark.errors import InvalidConfig
 #: The end of an error message if the parser did not expect a word, or the end after a word.
 _NEAR_WORD = re.compile(r'near "\w+"$')
 
+#: The end of a query before the first slash or colon of a path that is not in quotes.
+_BEGIN_OF_PATH = re.compile(r"\b(from|join)\s+[\w.:-]*$", re.IGNORECASE)
+
 #: A node of a query: its type, its children and its attributes.
 Tree: TypeAlias = dict[str, Any]
 
@@ -40,6 +43,8 @@ def parse_sql(connection: Any, text: str, *, before: str = "") -> Tree:
         where, rest = f", at character {start + 1}", text[start:]
     is_name = _NEAR_WORD.search(reason) and not re.fullmatch(r"\w*\s*", rest)
     hint = "; write a name that is a keyword in double quotes" if is_name else ""
+    if rest[:1] in {"/", ":"} and _BEGIN_OF_PATH.search(text.removesuffix(rest)):
+        hint = "; write the path of a table in single quotes: from 'lake/orders'"
     message = f"the query cannot be parsed: {reason}{where}{hint}"
     raise InvalidConfig(message)
 

@@ -449,6 +449,8 @@ REFUSED = {
     "select regoin from 'lake/orders'": 'column "regoin" not found',
     "select id from where": 'syntax error at or near "where", at character 16',
     "select * from incremental('lake/orders', 'earliest', end => 'x')": "in double quotes",
+    "select * from lake/orders limit 3": "path of a table in single quotes: from 'lake/orders'",
+    "select * from s3://lake/orders": "path of a table in single quotes",
     "select cast(id as int) from 'lake/orders'": "to INT32 when casting from source column id",
     "select id from 'lake/orders' join 'lake/orders' using (id)": "explicitly alias one of",
     "select * from lake.orders": "write the path of a table in quotes: 'lake/orders'",

@@ -71,6 +71,8 @@ def test_unknown_column_is_reported_with_the_known_ones(
 ) -> None:
     assert main(["query", str(golden.root), "--columns", "id,quantity"]) == MISUSED
     assert "has no column quantity; its columns are " in capsys.readouterr().err
+    assert main(["query", str(golden.root), "--columns", "ID"]) == MISUSED
+    assert "did you mean id?" in capsys.readouterr().err
     assert main(["query", str(golden.root), "--where", "quantity = 1"]) == MISUSED
     assert "there is no column 'quantity'" in capsys.readouterr().err
 
