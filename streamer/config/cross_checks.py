@@ -254,7 +254,10 @@ def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
     if decode.tombstone_key != "raw":
         return
     if table.partition_by and not table.moves_rows:
-        text = "raw does not name a partition, but table.partition_by is set; use json"
+        text = (
+            "raw does not name a partition, but table.partition_by is set; use json, or set "
+            "table.partition_change to move, which finds rows by their record keys"
+        )
         yield Problem("decode.tombstone_key", text)
     if len(table.record_key) > 1:
         text = (

@@ -273,7 +273,8 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "a tombstone without its partition": (
         ["decode.tombstone_key=raw", "table.partition_by=ts"],
-        "decode.tombstone_key: raw does not name a partition, but table.partition_by is set",
+        "decode.tombstone_key: raw does not name a partition, but table.partition_by is set; "
+        "use json, or set table.partition_change to move",
     ),
     "a tombstone with half a key": (
         ["decode.tombstone_key=raw", "table.record_key=[id, ts]"],
