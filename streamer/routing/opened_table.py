@@ -131,14 +131,13 @@ class OpenedTable:
 
 
 class RoutedServices:
-    """The services of all tables, as one; each table runs its own after its commits."""
+    """The services of all tables, as one; each table runs its own after its commits.
+
+    Args:
+        services: returns those of the tables that are open now.
+    """
 
     def __init__(self, services: Callable[[], Sequence[TableServices]]) -> None:
-        """Create the services.
-
-        Args:
-            services: returns those of the tables that are open now.
-        """
         self._services = services
         self.mutex = threading.Lock()
 

@@ -24,6 +24,8 @@ from streamer.config.routed_tree import (
     stream_name,
 )
 from streamer.config.run import dead_letters_path
+from streamer.config.section import Section
+from streamer.config.settings import Setting
 from transforms.reject_reason import RejectCode, RejectReason
 from transforms.routing import FieldRoute, HeaderRoute, Route
 
@@ -82,16 +84,10 @@ class RouteTemplate:
 
     @property
     def shown(self) -> PipelineConfig:
-        """The pipeline of the whole topic, with the placeholder in its paths."""
-        sample = self.sample
-        table = {"path": self.path, "name": sample.table.name.replace(_SAMPLE, VALUE)}
-        letters = {"path": self._letters_template}
-        return sample.model_copy(
-            update={
-                "table": sample.table.model_copy(update=table),
-                "dead_letters": sample.dead_letters.model_copy(update=letters),
-            }
-        )
+        """The pipeline of the whole topic, with the placeholder in its settings."""
+        shown = _with_placeholder(self.sample)
+        assert isinstance(shown, PipelineConfig)
+        return shown
 
     @property
     def source(self) -> KafkaSourceConfig:
@@ -230,6 +226,23 @@ class RouteTemplate:
     def _in_parent(self, name: str) -> str:
         parent = parent_of(self.path)
         return f"{parent}/{name}" if parent or self.path.startswith("/") else name
+
+
+def _with_placeholder(settings: object) -> object:
+    """Return settings in which the placeholder replaces the value of the sample."""
+    if type(settings) is str:
+        return settings.replace(_SAMPLE, VALUE)
+    if isinstance(settings, Mapping):
+        return {name: _with_placeholder(one) for name, one in settings.items()}
+    if isinstance(settings, tuple):
+        return tuple(map(_with_placeholder, settings))
+    if isinstance(settings, Setting):
+        return replace(settings, text=settings.text.replace(_SAMPLE, VALUE))
+    if not isinstance(settings, Section):
+        return settings
+    own = {name: getattr(settings, name) for name in type(settings).model_fields}
+    shown = {name: _with_placeholder(one) for name, one in own.items()}
+    return settings.model_copy(update={n: one for n, one in shown.items() if one != own[n]})
 
 
 def _shown(value: str) -> str:

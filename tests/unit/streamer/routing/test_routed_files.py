@@ -79,12 +79,18 @@ def test_a_command_works_on_the_table_of_the_value_that_it_names(tmp_path: Path)
 
 
 def test_validate_checks_the_whole_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", write(tmp_path)]) == 0
-    printed = capfd.readouterr()
-    assert "lakemark doctor --set route.value=NAME checks:" in printed.err
-    assert "preview" not in printed.err  # it is refused
-    shown = yaml.safe_load(printed.out)
+    options = {"url": "localhost:1", "base_path": "/locks", "lock_key": "shop_{value}"}
+    lock = {"provider": "zookeeper", "options": options}
+    file = write(tmp_path, concurrency={"mode": "multi_writer", "lock": lock})
+    assert main(["validate", file]) == 0
+    output = capfd.readouterr()
+    assert "sampled-value" not in output.out + output.err
+    assert "lakemark doctor --set route.value=NAME checks:" in output.err
+    assert "preview" not in output.err  # it is refused
+    shown = yaml.safe_load(output.out)
     assert shown["table"]["path"] == f"{tmp_path}/{{value}}"
+    assert shown["dead_letters"]["path"] == f"{tmp_path}/{{value}}_dead_letters"
+    assert shown["concurrency"]["lock"]["options"]["lock_key"] == "shop_{value}"
     assert shown["route"]["field"] == "type"
     assert main(["validate", write(tmp_path, route={"max_tables": 0})]) == 2
     assert "route.max_tables" in capfd.readouterr().err
