@@ -18,6 +18,7 @@ from lakemark.schema.field_path import top_column
 from lakemark.schema.table_columns import check_columns
 from transforms.decode.decode_result import Indices
 from transforms.reject_reason import RejectReason
+from transforms.steps.time_range import find_rows_out_of_range
 from transforms.steps.transform import Transform, Transformed
 
 
@@ -86,8 +87,18 @@ class Step:
             )
         if done.origins is not None or done.rejected or len(done.filtered):
             self._check_origins(done, origins, count)
+        late = find_rows_out_of_range(rows)
+        if not late:
+            return Transformed(
+                rows=rows, origins=done.origins, rejected=done.rejected, filtered=done.filtered
+            )
+        rejected = {int(origins[row]): reason for row, reason in late.items()}
+        rows, origins = _without(rows, origins, rejected)
         return Transformed(
-            rows=rows, origins=done.origins, rejected=done.rejected, filtered=done.filtered
+            rows=rows,
+            origins=origins,
+            rejected={**done.rejected, **rejected},
+            filtered=done.filtered,
         )
 
     def _check_origins(self, done: Transformed, origins: Indices, count: int) -> None:

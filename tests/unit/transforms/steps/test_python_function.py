@@ -39,6 +39,28 @@ def test_rows_for_which_the_function_fails_alone_are_rejected(tmp_path: Path) ->
     assert result.rows["m"].to_pylist() == [12 // (n - 3) for n in range(20) if n != 3]
 
 
+def test_rows_with_computed_times_out_of_range_are_rejected(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("day", pa.date32()),
+            ("at", pa.list_(pa.struct([("t", pa.timestamp("us", "UTC"))]))),
+        ]
+    )
+    days = [0, 2_932_896, 2_932_897, -719_162, -719_163, None, None, None]
+    times = [0, 1, 2, 3, 4, 253_402_300_799_999_999, 253_402_300_800_000_000, -(2**63)]
+    # an array before the rows, and a null, so that elements and rows have different numbers
+    lists = [[{"t": 0}] * 3, *([{"t": None}, {"t": one}] for one in times)]
+    rows = pa.table([[None, *days], lists], schema=schema).slice(1)
+    step = function(tmp_path, "return rows")
+    chain = TransformChain.build([("transform.0.python", step)], schema)
+    result = chain.apply(rows)
+    columns = {row: reason.column for row, reason in result.rejected.items()}
+    assert columns == {2: "day", 4: "day", 6: "at[].t", 7: "at[].t"}
+    assert all(one.step == "transform.0.python" for one in result.rejected.values())
+    assert result.origins.tolist() == [0, 1, 3, 5]
+    assert result.rows.equals(rows.take([0, 1, 3, 5]))
+
+
 def test_parts_in_which_the_function_finds_other_types_are_united(tmp_path: Path) -> None:
     body = (
         "return pa.table({'m': pa.array("
