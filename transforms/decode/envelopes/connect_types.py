@@ -1,7 +1,8 @@
 """Compares the types in schemas of Kafka Connect with the types of columns.
 
 The JSON of a decimal has no scale, and that of a timestamp no unit. If the column has others than
-the schema of the value, every value would become another one.
+the schema of the value, every value would become another one. This holds for fields of structs and
+elements of arrays, too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from transforms.decode.decoder import EpochUnit
+from transforms.decode.envelopes.connect_schemas import fields_of
 from transforms.decode.value_encoding import ValueEncoding
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -42,6 +44,17 @@ def find_difference(
         encoding: how the values are encoded.
         epoch_unit: the unit of timestamps that are numbers.
     """
+    if pa.types.is_struct(wanted):
+        fields = fields_of(written, ())
+        for one in wanted:
+            text = find_difference(fields.get(one.name, {}), one.type, encoding, epoch_unit)
+            if text is not None:
+                return f"field {one.name!r}: {text}"
+        return None
+    if pa.types.is_list(wanted):
+        items = written.get("items")
+        items = items if isinstance(items, Mapping) else {}
+        return find_difference(items, wanted.value_type, encoding, epoch_unit)
     if pa.types.is_decimal(wanted) and encoding.base64_decimals:
         return _find_other_decimal(written, wanted)
     if pa.types.is_date32(wanted) and (name := str(written.get("name"))) in _TIMES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -88,6 +89,12 @@ def test_broken_value_with_a_schema_is_rejected(value: bytes) -> None:
 
 DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
 TIMES = "io.debezium.time."
+_STRUCT = pa.struct([("n", pa.int32()), ("d", pa.decimal128(10, 2))])
+
+
+def _struct_of(decimal: Mapping[str, object]) -> dict[str, object]:
+    """Return the schema of a struct with a decimal ``d``."""
+    return {"type": "struct", "optional": True, "fields": [{**decimal, "field": "d"}]}
 
 
 @pytest.mark.parametrize(
@@ -106,6 +113,11 @@ TIMES = "io.debezium.time."
         (pa.date32(), {"type": "int64", "name": TIMES + "Timestamp"}, "is not a date"),
         (pa.date32(), {"type": "int32", "name": [TIMES + "Date"]}, None),
         (pa.int64(), {"type": "int64", "name": TIMES + "MicroTimestamp"}, None),
+        (_STRUCT, _struct_of({**DECIMAL, "parameters": {"scale": "2"}}), None),
+        (_STRUCT, _struct_of({**DECIMAL, "parameters": {"scale": "4"}}), "'d': the schema of"),
+        (_STRUCT, {"type": "struct"}, None),
+        (pa.list_(_STRUCT), {"type": "array", "items": _struct_of(DECIMAL)}, "the scale None"),
+        (pa.list_(_STRUCT), {"type": "array", "items": [1]}, None),
     ],
 )
 @pytest.mark.parametrize("envelope", [DEBEZIUM, CONNECT], ids=["debezium", "connect"])
