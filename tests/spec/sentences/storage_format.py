@@ -399,7 +399,7 @@ SENTENCES: Sentences = {
             "recovery/test_base_of_a_commit.py::test_rows_committed_while_a_writer_waited_for_the_lock_are_kept",
         ],
         "2: each record is tagged as an update or as new, in the whole table": [
-            "contract/test_index.py::test_stored_keys_are_tagged_with_their_file_group",
+            "contract/test_index.py::test_stored_keys_are_assigned_to_their_file_group",
             "contract/test_index.py::test_keys_are_new_in_a_partition_without_file_groups",
             "unit/operations/test_global_keys.py::test_rows_are_those_of_the_model",
             "differs: Files and indexes: A writer may choose the file group",
