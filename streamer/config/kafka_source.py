@@ -222,7 +222,8 @@ class KafkaSourceConfig(AnySource):
 
     max_records_per_batch: Annotated[int, Field(ge=1, le=_LONG)] = 1_000_000
     """The largest number of offsets that one commit may cover. With many partitions, Spark may
-    slightly exceed it, so that no partition is starved."""
+    slightly exceed it, so that no partition is starved. With a ``route``, the default is 2000000,
+    because each batch makes a commit to each of its tables."""
 
     on_offset_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
     """What happens if a partition no longer has the offset to continue at, because retention

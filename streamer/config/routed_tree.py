@@ -15,6 +15,10 @@ from streamer.config.placeholders import Tree, lock_problems, replace_placeholde
 #: What stands for the value that names a table.
 VALUE: Final = "{value}"
 
+#: The default of ``source.max_records_per_batch``. A batch makes a commit to each of its tables,
+#: and fifty commits take the processor as long as 700,000 records.
+_MAX_RECORDS_PER_BATCH: Final = 2_000_000
+
 #: The settings that must be different for each table.
 _DIFFERENT = (("table", "path"), ("table", "name"), ("dead_letters", "path"))
 
@@ -41,6 +45,9 @@ def stream_name(tree: Mapping[str, object]) -> str:
 def for_value(tree: Mapping[str, object], value: str) -> Tree:
     """Return the settings of one table, as those of a pipeline without a route."""
     own = {name: section for name, section in tree.items() if name != "route"}
+    source = section_of(tree, "source")
+    if source.get("kind", "kafka") == "kafka" and source:
+        own["source"] = {"max_records_per_batch": _MAX_RECORDS_PER_BATCH, **source}
     return {**replace_placeholder(own, VALUE, value), "name": f"{stream_name(tree)}/{value}"}
 
 

@@ -167,7 +167,9 @@ def _open(
     config = template.shown
     outcome = Outcome(config.name, config.kafka.topic, output(config.name))
     monitor = monitors.add(config, outcome)
-    budget_bytes = collect_budget_bytes(spark) // 2  # the records are copied when they are divided
+    # The memory for four copies of a batch has room for two batches, for the copy of one of them
+    # that is divided, and for the rows of its tables.
+    budget_bytes = collect_budget_bytes(spark) * 2 // 3
     loops = list[StreamLoop]()
     tables = OpenedTables(template, monitors, output, lambda: loops[0].waiting_at if loops else 0.0)
     keeps_keys = config.dead_letters.enabled or config.decode.needs_keys

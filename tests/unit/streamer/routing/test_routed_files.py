@@ -69,6 +69,16 @@ def test_fixed_name_in_a_catalog_is_refused(tmp_path: Path) -> None:
         RouteTemplate.of({**tree(tmp_path), "catalogs": [catalog]})
 
 
+def test_batches_of_a_route_are_larger_unless_their_size_is_set(tmp_path: Path) -> None:
+    sizes = {}
+    for name, source in {"default": {}, "set": {"max_records_per_batch": 500}}.items():
+        file = write(tmp_path, source=source)
+        of_table = load(file, ["route.value=orders"]).kafka.max_records_per_batch
+        sizes[name] = RouteTemplate.of(tree(tmp_path, source=source)).source.max_records_per_batch
+        assert sizes[name] == of_table
+    assert sizes == {"default": 2_000_000, "set": 500}
+
+
 def test_a_command_works_on_the_table_of_the_value_that_it_names(tmp_path: Path) -> None:
     config = load(write(tmp_path), ["route.value=orders"])
     assert config.route is None
