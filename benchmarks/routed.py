@@ -34,7 +34,8 @@ _TOPIC = "events"
 _STREAM = "stream"
 _PARTITIONS = 2
 _CHANGES_PER_KEY = 5
-_COLUMNS = {
+#: The columns of the records.
+COLUMNS = {
     "id": "string",
     "kind": "string",
     "customer": "string",
@@ -169,7 +170,7 @@ def _pipeline(bootstrap: str, lake: Path, tables: int) -> dict[str, object]:
         "name": _STREAM,
         "source": {"bootstrap_servers": bootstrap, "topic": _TOPIC},
         **route,
-        "decode": {"schema": _COLUMNS},
+        "decode": {"schema": COLUMNS},
         "table": {"path": f"{lake}/{name}", "record_key": "id", "ordering": "updated_at"},
         "dead_letters": {"enabled": False},
     }

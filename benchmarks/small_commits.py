@@ -23,6 +23,7 @@ from statistics import mean, median
 import pyarrow as pa
 
 from benchmarks.engines import work_folder
+from benchmarks.routed import COLUMNS
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.execution.runner import LocalRunner
 from sinks.batch import RoutedBatch
@@ -36,15 +37,6 @@ from streamer.services import TableServices
 from tests.json_stream import RECORDED_AT
 
 _TOPIC = "events"
-_COLUMNS = {
-    "id": "string",
-    "kind": "string",
-    "customer": "string",
-    "status": "string",
-    "amount": "double",
-    "updated_at": "bigint",
-    "note": "string",
-}
 #: Commits of each table that do not count: the table is created, and caches are filled.
 _WARM_UP = 5
 
@@ -167,7 +159,7 @@ def _pipeline(path: Path) -> PipelineConfig:
         {
             "name": path.name,
             "source": {"bootstrap_servers": "localhost:1", "topic": _TOPIC},
-            "decode": {"schema": _COLUMNS},
+            "decode": {"schema": COLUMNS},
             "table": {"path": str(path), "record_key": "id", "ordering": "updated_at"},
             "dead_letters": {"enabled": False},
         }

@@ -22,6 +22,7 @@ from streamer.routing.first_records import RecordsOfTable
 from streamer.routing.opened_table import OpenedTable
 from streamer.routing.template import RouteTemplate
 from streamer.services import TableServices
+from streamer.sources.kafka_offsets import describe_facts
 from streamer.table_setup import coordination_of, find_table
 from transforms.rejects import Rejects
 
@@ -86,7 +87,7 @@ class OpenedTables:
     def report_lost(self, name: str, lost: Sequence[Mapping[str, object]]) -> None:
         """See ``RoutedTables``."""
         topic = self.template.sample.kafka.topic
-        texts = tuple(map(_describe_lost, lost))
+        texts = tuple(map(describe_facts, lost))
         self._monitor(name).listener(OffsetsLost(topic, texts, tuple(lost)))
 
     def services(self) -> Sequence[TableServices]:
@@ -141,16 +142,6 @@ class OpenedTables:
                 self._outcomes[name] = outcome
                 self._monitors[name] = monitor
             return self._monitors[name]
-
-
-def _describe_lost(lost: Mapping[str, object]) -> str:
-    """Return the facts about a lost range (``LostRange.facts``) as text."""
-    partition, begin, resumes_at = f"partition {lost['partition']}", lost["from"], lost["to"]
-    if not isinstance(resumes_at, int):
-        return f"{partition} no longer exists (next offset: {begin})"
-    if lost["count"] is None:  # the offset is not one of the topic that exists now
-        return f"{partition} has no offset {begin}, and is read from offset {resumes_at}"
-    return f"{partition} lost offsets {begin} to {resumes_at - 1} (deleted by retention?)"
 
 
 def attempts_of(run: RunConfig) -> int:

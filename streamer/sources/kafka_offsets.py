@@ -54,17 +54,14 @@ class LostRange:
 
     def __str__(self) -> str:
         if self.available is None:
-            return f"partition {self.partition} no longer exists (next offset: {self.wanted})"
+            return _without_partition(self.partition, self.wanted)
         if self.is_recreated:
             return (
                 f"partition {self.partition} was created again and ends at "
                 f"{self.available.end} (next offset was {self.wanted})"
             )
         if self.wanted < self.available.earliest:
-            return (
-                f"partition {self.partition} lost offsets {self.wanted} to "
-                f"{(self.resumes_at or 0) - 1} (deleted by retention?)"
-            )
+            return _without_records(self.partition, self.wanted, self.resumes_at or 0)
         return (
             f"partition {self.partition} ends at {self.available.end}, before offset "
             f"{self.wanted} (was the topic created again?)"
@@ -79,6 +76,24 @@ class LostRange:
             "to": self.resumes_at,
             "count": self.count,
         }
+
+
+def describe_facts(lost: Mapping[str, object]) -> str:
+    """Describe a lost range of which only the facts are known (``LostRange.facts``)."""
+    partition, begin, resumes_at = lost["partition"], lost["from"], lost["to"]
+    if not isinstance(resumes_at, int):
+        return _without_partition(partition, begin)
+    if lost["count"] is None:  # the offset is not one of the topic that exists now
+        return f"partition {partition} has no offset {begin}, and is read from offset {resumes_at}"
+    return _without_records(partition, begin, resumes_at)
+
+
+def _without_partition(partition: object, begin: object) -> str:
+    return f"partition {partition} no longer exists (next offset: {begin})"
+
+
+def _without_records(partition: object, begin: object, resumes_at: int) -> str:
+    return f"partition {partition} lost offsets {begin} to {resumes_at - 1} (deleted by retention?)"
 
 
 @dataclass(frozen=True, slots=True)
