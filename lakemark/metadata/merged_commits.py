@@ -43,10 +43,20 @@ def may_have_merged_later_commits(data: Timeline, metadata: Timeline) -> bool:
     if any(i.requested_at[:MILLIS_DIGITS] > newest for i in compactions):
         return True
     created = (i for i in metadata.completed(Action.DELTA_COMMIT) if creates_partition(i, data))
-    if any(_built_at(i) >= newest for i in created):
+    if any(_built_at(i) >= newest for i in created if not _is_completed(i, data)):
         return True
     last = max(compactions, key=lambda i: i.requested_at, default=None)
     return any(_is_merged(i, metadata, last) for i in data.pending() if _moves_rows(i))
+
+
+def _is_completed(created: Instant, data: Timeline) -> bool:
+    """Return whether the indexing action of an instant that created a partition is completed.
+
+    Then ``data`` has all commits that the partition's files contain. Times do not always show it:
+    both instants may complete in the same millisecond.
+    """
+    announced = data.find(created.requested_at)
+    return announced is not None and announced.is_completed
 
 
 def _built_at(instant: Instant) -> str:
