@@ -204,8 +204,8 @@ def _file_differences(
 ) -> Iterator[Difference]:
     """Yield the wrong statistics of one column; ``rows`` are from ``ColumnStatistics``."""
     by_name = {str(file.name): file for file in files}
-    for row in rows.to_pylist():
-        name = row.pop("file_name")
+    for row in _rows(rows):
+        name = str(row.pop("file_name"))
         if name not in names:
             yield Difference(name, field.name, _text(row), "no such file")
         file = by_name.get(name)
@@ -226,7 +226,8 @@ def _is_same(stored: dict[str, object], actual: dict[str, object], kind: pa.Data
     if stored == actual or (is_empty and stored == {**actual, "min": zero, "max": zero}):
         return True
     kept = bounds_of(pa.chunked_array([pa.array([stored["min"], stored["max"]], kind)]))
-    return {**stored, "min": kept[0].as_py(), "max": kept[1].as_py()} == actual
+    low, high = _values(kept)
+    return {**stored, "min": low, "max": high} == actual
 
 
 def _zero(kind: pa.DataType) -> object:
@@ -317,7 +318,7 @@ def _are_bounds(
     of_files = (_range(file, field.name) for file in files)
     has_nulls = any(one is not None and one["max"] is None for one in of_files)
     united = pa.array([*_bounds(actual), _zero(field.type)], field.type)
-    kept = bounds_of(pa.chunked_array([united])).to_pylist()
+    kept = _values(bounds_of(pa.chunked_array([united])))
     return has_nulls and _bounds(known) == tuple(kept)
 
 
@@ -326,9 +327,28 @@ def _range(ranges: ColumnRanges, name: str) -> dict[str, object] | None:
     if name not in ranges.columns:
         return None
     at = ranges.columns.index(name)
-    low, high = ranges.bounds.column(at).to_pylist()
+    low, high = _values(ranges.bounds.column(at))
     nulls, values = ranges.null_counts[at], ranges.value_counts[at]
     return {"min": low, "max": high, "null_count": nulls, "value_count": values}
+
+
+def _rows(rows: pa.Table) -> Iterator[dict[str, object]]:
+    """Yield rows as dictionaries; see ``_values``."""
+    columns = [_values(column) for column in rows.columns]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(rows.column_names, row, strict=True))
+
+
+def _values(column: pa.Array | pa.ChunkedArray) -> list[object]:
+    """Return values as Python values; a time that Python cannot hold is the number of its unit."""
+    return [_value(one) for one in column]
+
+
+def _value(stored: pa.Scalar) -> object:
+    try:
+        return stored.as_py()
+    except (OverflowError, ValueError):
+        return stored.value
 
 
 def _bounds(known: dict[str, object]) -> tuple[object, object]:

@@ -30,6 +30,7 @@ from lakemark.metadata.column_stats.encode import StatisticsEntry
 from lakemark.metadata.column_stats.lookup import ColumnStatistics
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.model.bounds import storage_type
 from lakemark.model.column_ranges import ColumnRanges, ColumnSize
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_names import LogFileName
@@ -116,14 +117,24 @@ def _ranges_of_row_group(
 ) -> ColumnRanges:
     chunks = [group.column(positions[field.name]) for field in fields]
     pairs = [
-        pa.array([chunk.statistics.min, chunk.statistics.max], field.type)
-        for field, chunk in zip(fields, chunks, strict=True)
+        _extremes(chunk.statistics, field.type) for field, chunk in zip(fields, chunks, strict=True)
     ]
     return replace(
         ColumnRanges.of(pa.table(pairs, schema=pa.schema(fields)), [f.name for f in fields]),
         null_counts=tuple(chunk.statistics.null_count for chunk in chunks),
         value_counts=tuple(chunk.num_values for chunk in chunks),
     )
+
+
+def _extremes(known: pq.Statistics, kind: pa.DataType) -> pa.Array:
+    """Return the smallest and the largest value; null if a row group has only nulls.
+
+    Times are read as numbers, because Python's date and time types cannot hold all values.
+    """
+    stored = storage_type(kind)
+    if stored == kind:
+        return pa.array([known.min, known.max], kind)
+    return pa.array([known.min_raw, known.max_raw], stored).view(kind)
 
 
 def read_log_rows(

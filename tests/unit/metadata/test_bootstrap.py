@@ -6,8 +6,10 @@ from collections import Counter
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import lakemark
 from lakemark.operations.metadata_table import (
     drop_metadata_table,
     keep_metadata_table,
@@ -49,6 +51,23 @@ def test_a_dropped_metadata_table_leaves_no_folder_on_a_local_disk(tmp_path: Pat
     assert (tmp_path / "table/.hoodie/metadata/.hoodie/.aux/prepared").is_dir()
     drop_metadata_table(writer(storage).table)
     assert not (tmp_path / "table/.hoodie/metadata").exists()
+
+
+def test_times_beyond_the_year_9999_have_statistics(tmp_path: Path) -> None:
+    """Python has no such times, but Spark and Postgres have."""
+    rows = pa.table(
+        {
+            "id": ["a", "b"],
+            "at": pa.array([1 << 62, 0]).cast(pa.timestamp("us", "UTC")),
+            "day": pa.array([5_000_000, -5_000_000], pa.int32()).cast(pa.date32()),
+        }
+    )
+    path = str(tmp_path / "table")
+    table = lakemark.create(path, schema=rows.schema, record_key=["id"])
+    table.upsert(rows)
+    assert table.metadata_differences() == []
+    table.rebuild_metadata_table()
+    assert table.metadata_differences() == []
 
 
 class _Behind(datetime):

@@ -40,6 +40,10 @@ COLUMNS = {
     "millis": pa.array([1, -2, None], pa.timestamp("ms", "UTC")),
     "micros": pa.array([DAY, None, DAY], pa.timestamp("us", "UTC")),
     "local": pa.array([1, -2, None], pa.timestamp("us")),
+    # Python's dates and times end with the year 9999.
+    "far_day": pa.array([5_000_000, -5_000_000, None], pa.int32()).cast(pa.date32()),
+    "far_millis": pa.array([1 << 60, -(1 << 60), None]).cast(pa.timestamp("ms", "UTC")),
+    "far_micros": pa.array([1 << 62, -(1 << 62), None]).cast(pa.timestamp("us", "UTC")),
     "nothing": pa.nulls(3, pa.int64()),
 }
 FLOATS = {
