@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakemark.metadata.valid_instants import INITIAL, MILLIS_DIGITS, first_initial
+from lakemark.metadata.valid_instants import (
+    INITIAL,
+    MILLIS_DIGITS,
+    first_initial,
+    latest_completion,
+)
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 
 #: Actions whose instants have the same requested time in the data table and the metadata table.
 SHARED_ACTIONS = (*COMMITS, Action.CLEAN)
-
-_NO_MILLIS = "000"
 
 
 def find_inconsistency(data: Timeline, metadata: Timeline) -> str | None:
@@ -66,11 +69,7 @@ def _expected(data: Timeline, metadata: Timeline) -> list[Instant]:
     if first is None:
         start = metadata.start or ""
         return [i for i in shared if i.requested_at > start]
-    listed_at = first.completed_at or "9"
-    if first.is_legacy and listed_at.endswith(_NO_MILLIS):
-        # The completion time is a modification time in whole seconds. So an instant of the same
-        # second may have completed before the files were listed.
-        listed_at = listed_at.removesuffix(_NO_MILLIS) + "999"
+    listed_at = latest_completion(first)
     return [i for i in shared if (i.completed_at or "") > listed_at]
 
 

@@ -20,13 +20,14 @@ only for some kinds of partitions (``PartitionKind.describes_latest_rows``):
 
 from __future__ import annotations
 
-from lakemark.metadata.valid_instants import MILLIS_DIGITS, creates_partition
+from lakemark.metadata.valid_instants import (
+    MILLIS_DIGITS,
+    creates_partition,
+    latest_completion,
+)
 from lakemark.model.action import Action
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
-
-#: Ends the completion time of an instant of table version 6, which has whole seconds.
-_NO_MILLIS, _LAST_MILLI = "000", "999"
 
 
 def may_have_merged_later_commits(data: Timeline, metadata: Timeline) -> bool:
@@ -43,7 +44,7 @@ def may_have_merged_later_commits(data: Timeline, metadata: Timeline) -> bool:
     if any(i.requested_at[:MILLIS_DIGITS] > newest for i in compactions):
         return True
     created = (i for i in metadata.completed(Action.DELTA_COMMIT) if creates_partition(i, data))
-    if any(_built_at(i) >= newest for i in created if not _is_completed(i, data)):
+    if any(latest_completion(i) >= newest for i in created if not _is_completed(i, data)):
         return True
     last = max(compactions, key=lambda i: i.requested_at, default=None)
     return any(_is_merged(i, metadata, last) for i in data.pending() if _moves_rows(i))
@@ -57,14 +58,6 @@ def _is_completed(created: Instant, data: Timeline) -> bool:
     """
     announced = data.find(created.requested_at)
     return announced is not None and announced.is_completed
-
-
-def _built_at(instant: Instant) -> str:
-    """Return the latest time at which an instant that created a partition may have completed."""
-    completed_at = instant.completed_at or _LAST_MILLI
-    if instant.is_legacy and completed_at.endswith(_NO_MILLIS):
-        return completed_at.removesuffix(_NO_MILLIS) + _LAST_MILLI
-    return completed_at
 
 
 def _moves_rows(pending: Instant) -> bool:

@@ -12,7 +12,7 @@ from lakemark.metadata.expressions.indexed_expression import is_expression_index
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import PartitionKind
-from lakemark.metadata.valid_instants import creates_partition
+from lakemark.metadata.valid_instants import creates_partition, latest_completion
 from lakemark.model.action import COMMITS, Action
 from lakemark.timeline.timeline import Timeline
 
@@ -26,7 +26,7 @@ def was_built_since(requested_at: str, metadata: Timeline, data: Timeline) -> bo
     commits = metadata.completed(Action.DELTA_COMMIT)
     created = (i for i in commits if creates_partition(i, data))
     built = (*created, *data.completed(Action.INDEXING))
-    return any((i.completed_at or "") > requested_at for i in built)
+    return any(latest_completion(i) > requested_at for i in built)
 
 
 def covers_too_little(

@@ -21,6 +21,8 @@ MILLIS_DIGITS = 17
 #: Prefix of the requested times of the instants that create the partitions of a new metadata table.
 #: Apache Hudi also uses it for a partition that a writer adds without an indexing action.
 INITIAL = "0" * 14
+#: Digits of an instant time up to the second, and the digits of its first and last millisecond.
+_SECOND_DIGITS, _NO_MILLIS, _LAST_MILLI = 14, "000", "999"
 #: Each of these instants ends in a number of three digits, which is less than this limit.
 _NUMBERS_END = 1000
 #: The smallest number that lakemark uses. Apache Hudi begins with 0, or with 10 in version 6.
@@ -76,6 +78,21 @@ def first_initial(metadata: Timeline) -> Instant | None:
     """
     created = filter(is_numbered, metadata.completed())
     return min(created, key=lambda i: i.completed_at or "", default=None)
+
+
+def latest_completion(instant: Instant) -> str:
+    """Return the latest time at which a completed instant may have completed.
+
+    In timeline layout 1, the completion time is a modification time, which many stores record in
+    whole seconds. If such a time is before the requested time of the instant, the timeline has the
+    requested time instead (``TimelineReader.instant_of``).
+    """
+    completed_at = instant.completed_at
+    assert completed_at is not None, instant
+    is_exact = completed_at != instant.requested_at and not completed_at.endswith(_NO_MILLIS)
+    if is_exact or not instant.is_legacy:
+        return completed_at
+    return completed_at[:_SECOND_DIGITS] + _LAST_MILLI
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,6 +226,15 @@ def test_index_that_was_built_while_the_timeline_showed_its_action_may_have_late
         assert not may_have_merged_later_commits(Timeline.of([before, done]), metadata)
 
 
+def test_index_may_be_built_later_in_the_second_that_a_store_records() -> None:
+    """A modification time in whole seconds is before the requested time, which is taken instead."""
+    announced = Instant("20260101000003300", Action.INDEXING, State.INFLIGHT)
+    newest = _done("20260101000003500", Action.DELTA_COMMIT, "20260101000003500", is_legacy=True)
+    created = _done("20260101000003300", Action.DELTA_COMMIT, "20260101000003300", is_legacy=True)
+    data, metadata = Timeline.of([announced, newest]), Timeline.of([newest, created])
+    assert may_have_merged_later_commits(data, metadata)
+
+
 def test_index_that_was_created_after_the_timeline_was_loaded_is_not_used() -> None:
     storage = new_storage()
     make(storage)
