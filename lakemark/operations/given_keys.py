@@ -73,6 +73,10 @@ def _as_table_or_texts(given: Keys, fields: Sequence[str]) -> pa.Table | list[st
         return given.read_all()
     if isinstance(given, pa.Array | pa.ChunkedArray):
         return _of_array(given, fields)
+    if type(given).__module__.partition(".")[0] == "pandas" and hasattr(given, "columns"):
+        # An iteration over a data frame yields the names of its columns.
+        message = "keys are a pandas DataFrame; pass pyarrow.Table.from_pandas(keys)"
+        raise InvalidConfig(message)
     if isinstance(given, str | bytes | bytearray | Mapping) or not isinstance(given, Iterable):
         message = f"keys is {given!r}, of type {type(given).__name__}; {_REMEDY}"
         raise InvalidConfig(message)

@@ -30,6 +30,14 @@ def test_keys_that_are_not_keys_are_refused(table: lakemark.Table, keys: Any) ->
     assert sorted(contents(table)) == ["1", "1234", "2", "3"]
 
 
+def test_data_frame_is_refused_with_the_conversion(table: lakemark.Table) -> None:
+    # An iteration over a data frame yields the names of its columns, which could be keys.
+    frame: Any = pa.table({"1": ["2"]}).to_pandas()
+    with pytest.raises(lakemark.InvalidConfig, match=r"pass pyarrow\.Table\.from_pandas\(keys\)"):
+        table.delete(keys=frame)
+    assert sorted(contents(table)) == ["1", "1234", "2", "3"]
+
+
 @pytest.mark.parametrize(
     "keys",
     [pa.array(["1", None]), pa.table({"id": ["1", None]}), [{"id": "1"}, {"id": None}]],
