@@ -46,6 +46,9 @@ RING_SUFFIX, COMPLETED_SUFFIX = ".hashing_meta", ".commit"
 
 #: The largest hash. A ring of hashes continues with 0 after it.
 LARGEST_HASH = 0x7FFFFFFF
+
+#: A partition can begin with any number of buckets up to this one, and with some larger numbers.
+_MOST_FIRST = 46_340
 _FILE_VERSION = 0
 
 Hashes: TypeAlias = npt.NDArray[np.int64]
@@ -95,12 +98,12 @@ class HashRing:
             count: the number of buckets.
 
         Raises:
-            InvalidConfig: the count is not positive, or larger than the number of hashes.
+            InvalidConfig: the count is not positive, or so large that a bucket would have no hash.
         """
-        if not 0 < count <= LARGEST_HASH:
-            message = f"bucket count {count} is not between 1 and {LARGEST_HASH}"
+        width = (LARGEST_HASH + count - 1) // max(count, 1)
+        if count < 1 or width * (count - 1) >= LARGEST_HASH:
+            message = f"{count} buckets are not possible; choose a number from 1 to {_MOST_FIRST}"
             raise InvalidConfig(message)
-        width = (LARGEST_HASH + count - 1) // count
         ends = [min(width * number, LARGEST_HASH) for number in range(1, count + 1)]
         starts = [0, *ends[:-1]]
         prefixes = [_first_prefix(partition_path, *one) for one in zip(starts, ends, strict=True)]

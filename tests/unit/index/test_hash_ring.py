@@ -45,8 +45,14 @@ def test_the_first_buckets_cover_all_hashes(count: int) -> None:
     assert ring.buckets_of(np.array([0, _LARGEST])).tolist() == [0, count - 1]
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_partition_has_at_least_one_bucket(count: int) -> None:
+def test_the_largest_first_rings_can_be_read_back() -> None:
+    for count in (46_339, 46_340, 50_000):
+        ring = HashRing.first("region=eu", count)
+        assert HashRing.parse(ring.to_json(), "file") == ring
+
+
+@pytest.mark.parametrize("count", [0, -1, 60_000, 1 << 31, 1 << 40])
+def test_each_first_bucket_has_a_hash(count: int) -> None:
     with pytest.raises(InvalidConfig, match=str(count)):
         HashRing.first("region=eu", count)
 
