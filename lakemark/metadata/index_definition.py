@@ -94,6 +94,9 @@ def define_column_statistics(
         version: format version of the column statistics.
         check_lease: raises if another process may be changing the table. It is called right before
             the write, because the write replaces the definitions of all indexes.
+
+    Raises:
+        CorruptData: as for ``parse_definitions``.
     """
     name = PartitionKind.COLUMN_STATS.stored_name
     definition = {
@@ -196,11 +199,8 @@ def remove_definitions(
         partitions: partitions of the metadata table. Those without a definition are ignored.
         check_lease: as for ``define_column_statistics``.
     """
-    try:
-        stored = json.loads(storage.read(DEFINITIONS_PATH))
-    except NotFound:
-        return
-    known, gone = stored.get("indexDefinitions") or {}, set(partitions)
+    stored, gone = _read_stored(storage), set(partitions)
+    known = stored["indexDefinitions"]
     left = {name: one for name, one in known.items() if name not in gone}
     if len(left) < len(known):
         check_lease()
@@ -237,14 +237,25 @@ def _define(
     check_lease: Callable[[], None],
 ) -> None:
     """Store the definition of an index; definitions of other indexes are kept."""
-    try:
-        stored = json.loads(storage.read(DEFINITIONS_PATH))
-    except NotFound:
-        stored = {}
-    others = stored.get("indexDefinitions") or {}
-    whole = {**stored, "indexDefinitions": {**others, name: definition}}
+    stored = _read_stored(storage)
+    whole = {**stored, "indexDefinitions": {**stored["indexDefinitions"], name: definition}}
     check_lease()
     storage.put(DEFINITIONS_PATH, json.dumps(whole, indent=2).encode())
+
+
+def _read_stored(storage: Storage) -> dict[str, Any]:
+    """Return the content of the file, with fields that lakemark does not know.
+
+    Raises:
+        CorruptData: as for ``parse_definitions``.
+    """
+    try:
+        content = storage.read(DEFINITIONS_PATH)
+    except NotFound:
+        return {"indexDefinitions": {}}
+    parse_definitions(content)
+    stored: dict[str, Any] = json.loads(content)
+    return stored
 
 
 def _definition(partition: str, stored: Mapping[str, Any]) -> IndexDefinition:

@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 from lakemark.codec.bloom import BloomFilterBuilder
 from lakemark.errors import CorruptData, InvalidConfig
 from lakemark.metadata.expressions.expression_index import ExpressionIndex
-from lakemark.metadata.index_definition import IndexDefinition, parse_definitions
+from lakemark.metadata.index_definition import (
+    DEFINITIONS_PATH,
+    IndexDefinition,
+    define_record_index,
+    parse_definitions,
+)
 from lakemark.metadata.index_keys import (
     bloom_filter_key,
     column_prefix,
@@ -27,6 +32,7 @@ from lakemark.metadata.record_index import LOCATIONS, RecordIndex
 from lakemark.metadata.secondary_index import SecondaryIndex, escape
 from lakemark.metadata.shards import shards_of
 from tests.depth import examples
+from tests.table_services import new_storage
 from tests.unit.metadata.metadata_tables import Changes, MadeUpTable, Record, statistics
 
 MILLIS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000) + 7
@@ -277,3 +283,11 @@ def test_damaged_definitions_raise_nothing_else(data: bytes) -> None:
     except CorruptData:
         return
     assert all(definition.partition == name for name, definition in found.items())
+
+
+def test_damaged_definitions_are_not_replaced() -> None:
+    storage = new_storage()
+    storage.put(DEFINITIONS_PATH, b'{"indexDefinitions": {')
+    with pytest.raises(CorruptData, match=DEFINITIONS_PATH):
+        define_record_index(storage, lambda: None, partitioned=False)
+    assert storage.read(DEFINITIONS_PATH) == b'{"indexDefinitions": {'
