@@ -119,7 +119,7 @@ class QueryIndexes:
         the indexes, may have changed some of them.
         """
         kind = PartitionKind.SECONDARY_INDEX
-        if not any(name.startswith(kind.stored_name) for name in self._properties.metadata_indexes):
+        if not self._has_index(kind):
             return None
         if may_change_in_compaction(self._properties):
             return None
@@ -147,7 +147,7 @@ class QueryIndexes:
     def filters_of_values(self, values: DemandedValues, schema: pa.Schema) -> SliceSearch | None:
         """Return the bloom filters that decide about demanded values; None if there are none."""
         kind = PartitionKind.EXPRESSION_INDEX
-        if not any(name.startswith(kind.stored_name) for name in self._properties.metadata_indexes):
+        if not self._has_index(kind):
             return None
         if may_make_values(self._properties):
             return None
