@@ -11,8 +11,8 @@ from lakemark.operations.create_index import create_index
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_index import (
     DEFAULT_BUCKETS,
+    ChosenIndex,
     IndexKind,
-    NewIndex,
     has_bucket_index,
 )
 from lakemark.operations.write import RowWriter
@@ -61,11 +61,11 @@ def copy_table(
     return table
 
 
-def _index_like(source: OpenTable, config: PipelineConfig) -> NewIndex:
+def _index_like(source: OpenTable, config: PipelineConfig) -> ChosenIndex:
     """Return an index of the same kind as that of a table."""
     given = config.table.given_buckets
     if source.first_ring_count is not None:
-        return NewIndex(IndexKind.CONSISTENT_HASHING, source.first_ring_count)
+        return ChosenIndex(IndexKind.CONSISTENT_HASHING, source.first_ring_count)
     if config.table.needs_lookup_index or not has_bucket_index(source, given):
-        return NewIndex(IndexKind.LOOKUP, None)
-    return NewIndex(IndexKind.BUCKET, given or source.bucket_count or DEFAULT_BUCKETS)
+        return ChosenIndex(IndexKind.LOOKUP, None)
+    return ChosenIndex(IndexKind.BUCKET, given or source.bucket_count or DEFAULT_BUCKETS)

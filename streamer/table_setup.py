@@ -30,8 +30,8 @@ from lakemark.operations.non_blocking import check_non_blocking
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.operations.overwrite import check_replaces_partitions
 from lakemark.operations.table_index import (
+    ChosenIndex,
     IndexKind,
-    NewIndex,
     check_moves,
     has_bucket_index,
     has_global_keys,
@@ -293,9 +293,9 @@ def _check_record_index(config: PipelineConfig, table: OpenTable) -> None:
         raise InvalidConfig(message)
 
 
-def index_of_new_table(config: PipelineConfig) -> NewIndex | None:
+def index_of_new_table(config: PipelineConfig) -> ChosenIndex | None:
     """Return the index that a new table records before its first commit; None for buckets."""
-    return NewIndex(IndexKind.LOOKUP, None) if config.table.needs_lookup_index else None
+    return ChosenIndex(IndexKind.LOOKUP, None) if config.table.needs_lookup_index else None
 
 
 def create_record_index(config: PipelineConfig, table: OpenTable) -> None:

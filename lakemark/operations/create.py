@@ -18,7 +18,7 @@ from lakemark.operations.create_checks import check_new_table, check_ordering_ty
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.non_blocking import check_non_blocking
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.table_index import NewIndex
+from lakemark.operations.table_index import ChosenIndex
 from lakemark.operations.write import RowWriter
 from lakemark.schema import avro
 from lakemark.schema.table_columns import check_columns
@@ -33,7 +33,7 @@ def create_table(
     spec: TableSpec,
     coordination: Coordination | None = None,
     base_files: ParquetSettings = PARQUET_DEFAULTS,
-    index: NewIndex | None = None,
+    index: ChosenIndex | None = None,
 ) -> OpenTable:
     """Create an empty table at a location. Raises what ``create_on`` raises.
 
@@ -57,7 +57,7 @@ def create_on(
     spec: TableSpec,
     *,
     schema: str | None = None,
-    index: NewIndex | None = None,
+    index: ChosenIndex | None = None,
     mergers: Sequence[CustomMerger] = (),
     lock: TableLock | None = None,
     multi_writer: MultiWriter | None = None,
@@ -127,7 +127,7 @@ def create_with_schema(
     location: StorageLocation,
     spec: TableSpec,
     schema: pa.Schema,
-    index: NewIndex = NewIndex(),  # noqa: B008
+    index: ChosenIndex = ChosenIndex(),  # noqa: B008
     coordination: Coordination | None = None,
     mergers: Sequence[CustomMerger] = (),
     *,

@@ -26,7 +26,7 @@ from lakemark.keygen.slash_separated_dates import check_date_column
 from lakemark.model.column_ranges import columns_with_order
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
-from lakemark.operations.table_index import DEFAULT_BUCKETS, IndexKind, NewIndex
+from lakemark.operations.table_index import DEFAULT_BUCKETS, ChosenIndex, IndexKind
 from lakemark.schema.field_path import column_at, top_column
 
 #: Columns that users may have although their names begin like Hudi's own. They mark deletes.
@@ -102,7 +102,7 @@ def _check_name(name: str) -> None:
         raise InvalidConfig(message)
 
 
-def choose_index(index: object, buckets: object) -> NewIndex:
+def choose_index(index: object, buckets: object) -> ChosenIndex:
     """Return the index of a new table.
 
     Args:
@@ -121,11 +121,11 @@ def choose_index(index: object, buckets: object) -> NewIndex:
                 "buckets out, or pass index='bucket'"
             )
             raise InvalidConfig(message)
-        return NewIndex(kind, None)
+        return ChosenIndex(kind, None)
     if isinstance(buckets, bool) or not isinstance(buckets, int):
         message = f"buckets is {buckets!r}; pass a positive integer"
         raise InvalidConfig(message)
-    return NewIndex(kind, buckets)
+    return ChosenIndex(kind, buckets)
 
 
 def check_ordering_types(spec: TableSpec, columns: pa.Schema) -> None:
@@ -148,7 +148,7 @@ def check_ordering_types(spec: TableSpec, columns: pa.Schema) -> None:
             raise InvalidConfig(message)
 
 
-def check_new_table(spec: TableSpec, columns: pa.Schema, index: NewIndex, url: str) -> None:
+def check_new_table(spec: TableSpec, columns: pa.Schema, index: ChosenIndex, url: str) -> None:
     """Check that lakemark can write a table with these settings and columns.
 
     The writer's checks are run on a table without rows.
@@ -246,7 +246,7 @@ def check_statistics_columns(
         raise InvalidConfig(message)
 
 
-def _check_automatic_keys(spec: TableSpec, index: NewIndex) -> None:
+def _check_automatic_keys(spec: TableSpec, index: ChosenIndex) -> None:
     """Check the settings of a table without record key columns.
 
     Raises:
@@ -267,7 +267,7 @@ def _check_automatic_keys(spec: TableSpec, index: NewIndex) -> None:
         raise InvalidConfig(message)
 
 
-def _check_buckets(spec: TableSpec, index: NewIndex) -> None:
+def _check_buckets(spec: TableSpec, index: ChosenIndex) -> None:
     if index.buckets is not None:
         BucketIndex(index.buckets, spec.record_key)
 

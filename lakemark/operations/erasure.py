@@ -23,7 +23,7 @@ from lakemark.errors import Refused, Unsupported
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import compact_all_logs
-from lakemark.operations.key_traces import KeySearch, Place, Trace, find_traces
+from lakemark.operations.key_traces import Place, Trace, TraceSearch, find_traces
 from lakemark.operations.metadata_table import rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.savepoint import list_savepoints
@@ -110,7 +110,7 @@ def remove_history(table: OpenTable) -> list[str]:
     return instants
 
 
-def _search(table: OpenTable, record_keys: Sequence[str]) -> KeySearch:
+def _search(table: OpenTable, record_keys: Sequence[str]) -> TraceSearch:
     if not table.properties.populates_meta_columns:
         message = (
             f"the rows of table {table.location.url} do not contain their record keys "
@@ -118,7 +118,7 @@ def _search(table: OpenTable, record_keys: Sequence[str]) -> KeySearch:
             "delete the rows with Table.delete, compact, and clean"
         )
         raise Unsupported(message)
-    return find_traces(table.storage, record_keys, _runner(table)) if record_keys else KeySearch()
+    return find_traces(table.storage, record_keys, _runner(table)) if record_keys else TraceSearch()
 
 
 def _runner(table: OpenTable) -> Runner:
@@ -127,7 +127,7 @@ def _runner(table: OpenTable) -> Runner:
 
 def _result(
     record_keys: Collection[str],
-    search: KeySearch,
+    search: TraceSearch,
     deleted: int = 0,
     instants: Sequence[str] = (),
 ) -> Erasure:

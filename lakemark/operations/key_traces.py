@@ -99,7 +99,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class KeySearch:
+class TraceSearch:
     """The result of a search for record keys.
 
     Attributes:
@@ -111,7 +111,7 @@ class KeySearch:
     searched: Mapping[Place, int] = field(default_factory=dict)
 
 
-def find_traces(storage: Storage, record_keys: Sequence[str], runner: Runner) -> KeySearch:
+def find_traces(storage: Storage, record_keys: Sequence[str], runner: Runner) -> TraceSearch:
     """Search every file of a table for record keys.
 
     Args:
@@ -126,7 +126,7 @@ def find_traces(storage: Storage, record_keys: Sequence[str], runner: Runner) ->
     tasks = [files[at : at + _FILES_A_TASK] for at in range(0, len(files), _FILES_A_TASK)]
     found = runner.map(_FileSearch(storage, tuple(record_keys)), tasks)
     searched = Counter(Place.of(info.path) for info in files)
-    return KeySearch(tuple(one for traces in found for one in traces), searched)
+    return TraceSearch(tuple(one for traces in found for one in traces), searched)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class IndexKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NewIndex:
+class ChosenIndex:
     """The index of a new table.
 
     Attributes:

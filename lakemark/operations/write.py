@@ -65,8 +65,8 @@ from lakemark.operations.share_plan import SharePlan, plan_shares
 from lakemark.operations.share_write import RowPaths, SharedWrite, Shares, ShareWrite
 from lakemark.operations.stream_batch import StreamBatch
 from lakemark.operations.table_index import (
+    ChosenIndex,
     IndexKind,
-    NewIndex,
     PartitionChange,
     keeps_keys_global,
     table_index,
@@ -104,7 +104,7 @@ class RowWriter:
         buckets: int | None = None,
         runner: Runner | None = None,
         *,
-        creates: NewIndex | None = None,
+        creates: ChosenIndex | None = None,
         partition_change: PartitionChange | None = None,
         event_time_column: str | None = None,
     ) -> None:
@@ -557,7 +557,7 @@ class RowWriter:
         return [stat for stats in written for stat in stats]
 
 
-def _new_index(table: OpenTable, creates: NewIndex) -> tuple[BucketIndex | None, int | None]:
+def _new_index(table: OpenTable, creates: ChosenIndex) -> tuple[BucketIndex | None, int | None]:
     """Return the bucket index of a new table, and the bucket count of its first hash rings."""
     count = creates.buckets
     if creates.kind is IndexKind.CONSISTENT_HASHING:
