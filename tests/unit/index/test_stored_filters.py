@@ -113,6 +113,8 @@ def test_later_commits_in_the_metadata_table_do_no_harm() -> None:
     other = lookup_writer(to.table.storage, SIZING)
     for _ in range(12):  # until the metadata table is compacted
         commit(other, [Row("k07a", 2, 2)])
+    for kind in (PartitionKind.COLUMN_STATS, PartitionKind.BLOOM_FILTERS):
+        assert to.table.snapshot.metadata_with(kind) is not None
     filters = filters_of(to)
     found = LookupIndex(reader, LocalRunner(1), filters).tag(groups, pa.array(["k07a"]), "north")
     expected = LookupIndex(reader, LocalRunner(1)).tag(groups, pa.array(["k07a"]), "north")
