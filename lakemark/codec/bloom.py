@@ -1,4 +1,4 @@
-"""Reads and writes the bloom filter of a base file, which tells if the file may contain a key.
+"""Reads and writes the bloom filter of a base file, which shows if the file may contain a key.
 
     SIMPLE       int -1 (version), int number of hashes, byte 1 (Murmur), int number of bits;
                  then the bits, lowest first

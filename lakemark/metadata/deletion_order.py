@@ -26,9 +26,9 @@ from lakemark.timeline.lsm_manifest import MANIFEST_PREFIX, VERSION_FILE
 class _Step(IntEnum):
     """The steps in their order. An object store may execute the deletions of a step in any order.
 
-    The properties are first: whoever opens the metadata table then finds that it was dropped. The
-    partitions are last: without an instant nobody reads them, and writers delete them. In the
-    history, a file is deleted before the files that it names.
+    The properties are first, so that a process that opens the metadata table finds that it was
+    dropped. The partitions are last, because readers ignore them if there is no instant, and
+    writers delete them. In the history, a file is deleted before the files that it names.
     """
 
     PROPERTIES = auto()

@@ -156,7 +156,7 @@ def changed_base_file(
 def _bloom_of(base: HFileReader, path: str) -> BloomFilterBuilder | None:
     """Continue the bloom filter of a base file; None if it has none that can be continued.
 
-    A filter that cannot be read is written anew, with the whole file.
+    A filter that cannot be read is created again, with the whole file.
     """
     stored, info = base.meta_block(_BLOOM_BLOCK.decode()), base.file_info
     names = (file_info.BLOOM_FILTER_TYPE, file_info.MIN_KEY, file_info.MAX_KEY)

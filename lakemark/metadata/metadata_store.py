@@ -312,7 +312,7 @@ class MetadataStore:
         return self.groups[partition]
 
     def stored_groups(self, partition: str) -> list[str]:
-        """Return the ids of all file groups with files in a partition, whoever wrote the files."""
+        """Return the ids of all file groups with files of any writer in a partition."""
         return sorted({file.name.file_id for file in self._stored(partition)})
 
     def _stored(self, partition: str) -> list[DataFile]:

@@ -155,7 +155,7 @@ class MetadataWriter:
         self._loader.keep(state, instant)
 
     def _check_keys_are_unique_in(self, metadata: CommitMetadata, state: WriterState) -> None:
-        """Check that a commit with keys of the whole table does not meet a partitioned index.
+        """Check that the index is not partitioned if a commit has keys of the whole table.
 
         Raises:
             WriteConflict: another process has replaced the record index since the keys of the

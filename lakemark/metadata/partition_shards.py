@@ -111,7 +111,7 @@ def count_new_groups(
     Args:
         paths: the partitions that a commit writes.
         counts: the number of file groups of each partition that has any.
-        list_ids: returns the ids of all stored file groups, whoever created them.
+        list_ids: returns the ids of all stored file groups, also those of other writers.
     """
     new = set(paths) - counts.keys()
     stored = _stored_counts(list_ids()) if new else {}

@@ -43,7 +43,8 @@ class RecordIndexCommit:
         clock: the clock of the table.
         shard_counts: for a partitioned index, the number of its file groups for each partition that
             has any; None for an index of the whole table.
-        list_ids: returns the ids of all stored file groups of the index, whoever created them.
+        list_ids: returns the ids of all stored file groups of the index, also those of other
+            writers.
     """
 
     instant: str

@@ -120,7 +120,7 @@ class SpilledEntries:
         """Yield the records of each shard, in the order of the shards' numbers.
 
         The records of a shard are tables with the columns ``key``, ``value`` and ``source``, sorted
-        by key and source. Read them before the next shard.
+        by key. Read them before the next shard.
 
         Args:
             number: the number of shards.
@@ -162,7 +162,7 @@ class SpilledEntries:
             yield table.filter(pc.is_in(table["source"], value_set=kept))
 
     def _sorted(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield records sorted by key and source; runs are stored if there are several."""
+        """Yield records sorted by key; runs are stored if there are several."""
         runs: list[Path] = []
         last: pa.Table | None = None
         for run in _combined(tables, self._run_bytes):

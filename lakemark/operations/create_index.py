@@ -212,7 +212,9 @@ def _announce(
 def _has_index(
     table: OpenTable, timeline: Timeline, index: NewIndex, indexed: Indexed | None
 ) -> bool:
-    """Return whether a table has an index; if not, check that it may have the index.
+    """Check that a table may have an index, and return whether it has the index.
+
+    The table is refreshed to the timeline.
 
     Raises:
         InvalidConfig, Unsupported, Refused: as for ``create_index``.

@@ -1,4 +1,4 @@
-"""Tells a conflict with a later commit from a record index that does not match the table.
+"""Distinguishes a conflict with a later commit from a record index that is damaged.
 
 A commit looks its keys up as of the timeline on which it is based. Logs of the record index that
 belong to later commits are ignored, but its base files contain every commit that was compacted into
