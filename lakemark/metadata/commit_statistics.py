@@ -194,8 +194,9 @@ class CommitStatistics:
         files: Mapping[str, Sequence[ColumnRanges]],
     ) -> pa.Schema:
         """Return the columns of which the partitions of a commit need ranges."""
-        if any(not one.columns for path in losing for one in files.get(path, ())):
-            # A file without rows has no columns, but the other files of its partition have some.
+        has_empty_file = any(not one.columns for path in losing for one in files.get(path, ()))
+        # A file without rows has no columns, but the other files of its partition have some.
+        if has_empty_file or not all(map(files.get, losing - commit.replaced_partitions)):
             return self._indexed_columns(commit)
         return _columns_of(one for ranges in files.values() for one in ranges)
 
@@ -322,10 +323,10 @@ def _ranges_of(stat: WriteStat) -> ColumnRanges:
 def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges]]:
     """Return the ranges of the files of a commit, by partition path.
 
-    A partition of which the commit deletes all rows has an empty list.
+    A partition in which the commit replaces file groups, but writes no file, has an empty list.
     """
     files: dict[str, list[ColumnRanges]] = defaultdict(list)
-    files.update((path, []) for path in commit.replaced_partitions)
+    files.update((path, []) for path in {*commit.replaced_partitions, *commit.replaced_file_ids})
     for stat in commit.write_stats:
         if stat.path:
             files[stat.partition_path or ""].append(_ranges_of(stat))

@@ -821,8 +821,8 @@ _RESIZES = (
     ),
     Mutant(
         "lakemark/metadata/column_stats/derive.py",
-        "in commit.replaced_file_ids\n",
-        "in ()\n",
+        "        *commit.replaced_file_ids,\n",
+        "",
         "the statistics of a partition cover files that a resize replaced",
         ("tests/unit/operations/test_resize_buckets.py",),
     ),

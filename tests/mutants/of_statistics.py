@@ -296,8 +296,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/column_stats/derive.py",
-        'or stat.prev_commit not in (None, "null")\n    }',
-        "or False\n    }",
+        'for stat in bases if stat.prev_commit not in (None, "null"))',
+        "for stat in ())",
         "statistics of a partition still tell of files that a compaction has replaced",
         _TRUST,
     ),
@@ -506,10 +506,17 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/commit_statistics.py",
-        "if any(not one.columns for path in losing for one in files.get(path, ())):\n",
-        "if False:\n",
+        "any(not one.columns for path in losing for one in files.get(path, ()))\n",
+        "False\n",
         "a file without rows deletes the statistics of its partition: Apache Hudi misses rows",
         ("tests/unit/metadata/test_trust.py",),
+    ),
+    Mutant(
+        "lakemark/metadata/commit_statistics.py",
+        " or not all(map(files.get, losing - commit.replaced_partitions))",
+        "",
+        "a merge of buckets without rows deletes the statistics of the other buckets",
+        ("tests/unit/operations/test_resize_buckets.py",),
     ),
     Mutant(
         "lakemark/metadata/metadata_compaction.py",

@@ -163,10 +163,8 @@ def partitions_that_lose_files(commit: CommitMetadata) -> set[str]:
     """Return the partitions in which a commit replaces newest files, mostly with new base files."""
     bases = [stat for stat in commit.write_stats if not _is_log(stat.path or "")]
     return commit.replaced_partitions | {
-        path
-        for stat in bases
-        if (path := stat.partition_path or "") in commit.replaced_file_ids
-        or stat.prev_commit not in (None, "null")
+        *commit.replaced_file_ids,
+        *(stat.partition_path or "" for stat in bases if stat.prev_commit not in (None, "null")),
     }
 
 

@@ -109,6 +109,31 @@ def test_rows_are_the_same_after_buckets_were_split_and_merged(version: FormatVe
     assert {key for key, _ in changed} == {row.id for row in some(4, range(50, 70))}
 
 
+def test_statistics_lose_the_values_of_merged_buckets_without_rows() -> None:
+    """Such buckets are merged into one that has no file."""
+    storage = new_storage()
+    make(storage)
+    to = ring_writer(storage)
+    rows = [Row(f"k{number}", 1, number) for number in range(40)]
+    commit(to, rows)
+    to.resize_if_due(replace(SPLIT_ALL, max_bytes=1), RUNNER)
+    ring = load_ring(storage, "north", to.table.timeline)
+    assert ring is not None
+    numbers = ring.buckets_of_keys(pa.array([row.id for row in rows]), ("id",)).tolist()
+    gone = [row for row, number in zip(rows, numbers, strict=True) if number < 2]
+    assert max(numbers) == 2
+    south = Row("s", 2, 2, "south")
+    commit(to, [south, *(replace(row, ts=2, v=row.v + 1000) for row in gone)])
+    commit(to, [replace(row, ts=3, kind=ChangeKind.COMMIT_TIME_DELETE) for row in gone])
+    ((_, merged),) = to.resize_if_due(MERGE_ALL, RUNNER)
+    assert not any(stat.path for stat in merged.write_stats)
+    assert metadata_differences(to.table) == []
+    left = {row.id: (row.ts, row.v) for row in (south, *rows) if row not in gone}
+    assert contents(storage) == left
+    commit(to, [Row("new", 4, 4)])
+    assert metadata_differences(to.table) == []
+
+
 def test_a_plan_is_limited_and_the_next_one_continues() -> None:
     to = written()
     one_bucket = replace(SPLIT_ALL, max_bytes=1)
