@@ -190,7 +190,7 @@ class CommitStatistics:
     def _columns_to_cover(
         self,
         commit: CommitMetadata,
-        losing: Collection[str],
+        losing: set[str],
         files: Mapping[str, Sequence[ColumnRanges]],
     ) -> pa.Schema:
         """Return the columns of which the partitions of a commit need ranges."""
