@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,11 +25,25 @@ from tests.tables import by_bucket
 pytestmark = pytest.mark.oracle
 
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("at", pa.int64())])
+CDC = {
+    "hoodie.datasource.query.incremental.format": "cdc",
+    "hoodie.datasource.read.begin.instanttime": "000",
+}
 
 
 def changed(at: int, *keys: int) -> pa.Table:
     names, regions = [f"k{key}" for key in keys], [f"r{key % 2}" for key in keys]
     return pa.table([names, regions, [at] * len(keys)], schema=SCHEMA)
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_log_file, "_PIECE_BYTES", 1)
+
+
+def orders(version: int, **changed: Any) -> ApacheTable:
+    table = ApacheTable("t", ["id"], ["region"], ["at"], "MERGE_ON_READ", version)
+    return replace(table, has_metadata=version == 9, **changed)
 
 
 def commit_in_small_logs(to: LakemarkWriter, *parts: pa.Table) -> int:
@@ -45,13 +61,9 @@ def commit_in_small_logs(to: LakemarkWriter, *parts: pa.Table) -> int:
 
 @pytest.mark.parametrize("version", [6, 8, 9])
 def test_apache_hudi_reads_all_logs_of_a_commit(
-    oracle: Oracle, tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+    oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
-    monkeypatch.setattr(new_log_file, "_PIECE_BYTES", 1)
-    path = tmp_path / "t"
-    twin = ApacheTable(
-        "t", ["id"], ["region"], ["at"], "MERGE_ON_READ", version, has_metadata=version == 9
-    )
+    path, twin = tmp_path / "t", orders(version)
     to = LakemarkWriter.open(path, twin, SCHEMA)
     to.upsert(changed(5, *range(8)))
     to.upsert(changed(6, 0, 1))
@@ -78,3 +90,61 @@ def test_apache_hudi_reads_all_logs_of_a_commit(
     assert_same(expected)
     if twin.has_metadata:
         assert metadata_differences(open_table(StorageLocation(str(path)))) == []
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_apache_hudi_rolls_back_all_logs_of_a_commit(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
+    path, twin = tmp_path / "t", orders(version)
+    to = LakemarkWriter.open(path, twin, SCHEMA)
+    to.upsert(changed(5, *range(8)))
+    to.upsert(changed(6, 0, 1))
+    before = lakemark.read_snapshot(path)
+    assert commit_in_small_logs(to, to.changes(changed(7, *range(6)), ChangeKind.UPSERT)) == 6
+    to.writer.table.refresh()
+    undone = to.writer.table.timeline.instants[-1].requested_at
+    metadata = {"hoodie.metadata.enable": str(twin.has_metadata).lower()}
+    assert oracle.rollback(path, undone, twin.version_options | metadata)
+    assert_same_rows(lakemark.read_snapshot(path), before)
+    assert_same_rows(before, oracle.read(path))
+    to = LakemarkWriter.open(path, twin, SCHEMA)
+    assert commit_in_small_logs(to, to.changes(changed(8, 0, 2), ChangeKind.UPSERT)) == 2
+    oracle.write(path, changed(9, 2, 3), twin)
+    assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
+    if twin.has_metadata:
+        assert metadata_differences(open_table(StorageLocation(str(path)))) == []
+
+
+def test_changes_in_several_logs_of_a_commit_are_the_same_for_both(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    twin = orders(9, log_format="avro", extra={"hoodie.table.cdc.enabled": "true"})
+    oracle.write(path, changed(5, *range(4)), twin)
+    to = LakemarkWriter.open(path, twin, SCHEMA)
+    updates = to.changes(changed(6, 0, 1, 2, 8), ChangeKind.UPSERT)
+    deletes = to.changes(changed(6, 3), ChangeKind.DELETE)
+    assert commit_in_small_logs(to, updates, deletes) == 5
+    assert commit_in_small_logs(to, to.changes(changed(7, 0, 2, 3), ChangeKind.UPSERT)) == 3
+    expected = [
+        *(("i", f"k{key}", None, 5) for key in range(4)),
+        *(("u", f"k{key}", 5, 6) for key in range(3)),
+        ("i", "k8", None, 6),
+        ("d", "k3", 5, None),
+        ("u", "k0", 6, 7),
+        ("u", "k2", 6, 7),
+        ("i", "k3", None, 7),
+    ]
+    ours = open_table(StorageLocation(str(path))).changes("000").to_table()
+    for found in (ours, oracle.read(path, "incremental", CDC)):
+        assert listed(found) == sorted(expected, key=str)
+
+
+def listed(changes: pa.Table) -> list[tuple[str, str, int | None, int | None]]:
+    """Return the operation, the key, and the former and the new ``at`` of each change."""
+    found = []
+    for row in changes.to_pylist():
+        before, after = (json.loads(row[name] or "null") or {} for name in ("before", "after"))
+        found.append((row["op"], (after or before)["id"], before.get("at"), after.get("at")))
+    return sorted(found, key=str)
