@@ -140,7 +140,10 @@ def _check_may_have_values(table: OpenTable, properties: TableProperties) -> Non
     if is_partitioned(read_definitions(table.storage)):
         message = (
             f"table {url} has a partitioned record index, but a secondary index needs a record "
-            "index of the whole table, because it has no partitions of its record keys"
+            "index of the whole table, because it has no partitions of its record keys; if each "
+            "key has one row in the whole table, replace the record index (lakemark table index "
+            f"drop {url} {RECORD_INDEX.partition} --run, then lakemark table index create {url} "
+            f"{RECORD_INDEX.partition} --run)"
         )
         raise Unsupported(message)
 
@@ -175,7 +178,10 @@ def _check_may_have_partition_stats(table: OpenTable, properties: TablePropertie
     """
     url = table.location.url
     if not table.version >= FormatVersion.V8:
-        message = f"table {url} has version 6, in which tables have no partition_stats"
+        message = (
+            f"table {url} has version {int(table.version)}, in which tables have no "
+            "partition_stats; upgrade the table (lakemark table upgrade)"
+        )
         raise Unsupported(message)
     if COLUMN_STATS.partition not in properties.stored_metadata_partitions:
         message = (

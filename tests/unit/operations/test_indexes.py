@@ -460,6 +460,13 @@ def test_indexes_that_cannot_be(
     check(to)
 
 
+def test_statistics_of_partitions_need_an_upgrade_of_version_6() -> None:
+    to = table_with_rows(TableType.MERGE_ON_READ, FormatVersion.V6)
+    with pytest.raises(Unsupported, match=r"version 6, .* no partition_stats; upgrade the table"):
+        create_index(to.table, "partition_stats")
+    check(to)
+
+
 @pytest.mark.parametrize("column", ["absent", "_hoodie_commit_time", "_hoodie_record_key"])
 def test_a_secondary_index_needs_a_column_of_the_table(column: str) -> None:
     """Writers refuse a table with an index of another column."""
