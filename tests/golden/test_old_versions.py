@@ -112,6 +112,29 @@ def test_upgrade_to_6_keeps_rows_files_and_commit_metadata(name: str, tmp_path: 
     assert merged_rows_of(reopened(golden)) == merged
 
 
+@pytest.mark.parametrize("name", UPGRADED)
+@pytest.mark.parametrize("version", [6, 9])
+def test_upgraded_table_is_written_by_lakemark(name: str, version: int, tmp_path: Path) -> None:
+    golden = unpack(name, tmp_path)
+    change_table_version(reopened(golden), V6, LocalRunner(1))
+    if version > V6:
+        change_table_version(reopened(golden), FormatVersion(version), LocalRunner(1))
+    table = lakemark.open(golden.root, timezone="UTC")
+    before = table.snapshot().read_all()
+    stored = before.sort_by("id").slice(0, 1)
+    ts = pa.array([10**6], before.schema.field("ts").type)
+    newer = stored.set_column(stored.column_names.index("ts"), before.schema.field("ts"), ts)
+    new = newer.set_column(stored.column_names.index("id"), "id", pa.array(["new"]))
+    table.upsert(pa.concat_tables([newer, new]))
+    rows = {row["id"]: row for row in table.snapshot().read_all().to_pylist()}
+    (first,) = stored["id"].to_pylist()
+    expected = {row["id"]: row for row in before.to_pylist()}
+    expected[first], expected["new"] = newer.to_pylist()[0], new.to_pylist()[0]
+    assert rows == expected
+    assert table.snapshot().read_all().num_rows == before.num_rows + 1
+    assert table.metadata_differences() == []
+
+
 def test_dead_writer_of_an_old_release_is_rolled_back_after_the_upgrade(tmp_path: Path) -> None:
     golden = unpack("v2_mor_dead_writer", tmp_path)
     table = reopened(golden)
