@@ -47,7 +47,7 @@ from lakemark.schema.field_path import top_column
 #: Finds the file groups that have a live row of distinct keys.
 Locate: TypeAlias = Callable[[pa.Array], StoredKeys]
 
-_ROW = "__row"
+_ROW = "#row"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,13 +18,14 @@ from enum import IntEnum
 import pyarrow as pa
 
 #: Name of the column of change kinds. The column is never written to storage.
-CHANGE_KIND = "__change_kind"
+CHANGE_KIND = "#change_kind"
 CHANGE_KIND_FIELD = pa.field(CHANGE_KIND, pa.int8(), nullable=False)
 
 #: Name of the column of written columns. The column is never written to storage.
-WRITTEN_COLUMNS = "__written_columns"
+WRITTEN_COLUMNS = "#written_columns"
 
-#: The columns of a table of changes that are not columns of the Hudi table.
+#: The columns of a table of changes that are not columns of the Hudi table. No column of a table
+#: can have such a name, because Avro allows no ``#``.
 CHANGE_COLUMNS = (CHANGE_KIND, WRITTEN_COLUMNS)
 
 

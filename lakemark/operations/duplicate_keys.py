@@ -26,7 +26,7 @@ from lakemark.write.partitioner import Bucket, divide
 
 Mask = npt.NDArray[np.bool_]
 
-_ROW = "__row"
+_ROW = "#row"
 
 
 class Duplicates(StrEnum):

@@ -19,7 +19,7 @@ from lakemark.read.scan import Scan
 from lakemark.schema.field_path import top_column
 
 #: The columns with the partition path and the id of the file group of a row.
-FOLDER, FILE_ID = "__folder", "__file_id"
+FOLDER, FILE_ID = "#folder", "#file_id"
 
 
 @dataclass(frozen=True, slots=True)
