@@ -23,7 +23,7 @@ from lakemark.errors import Refused
 from lakemark.metadata.metadata_files import BaseContent
 from lakemark.metadata.metadata_store import CREATED_MS_OF_FIRST, FirstRecords
 from lakemark.metadata.partition_shards import series_prefix
-from lakemark.metadata.record_changes import HashedPart
+from lakemark.metadata.record_changes import HashedPart, do_without_index
 from lakemark.metadata.shards import file_ids, shards_of
 from lakemark.metadata.spilled_entries import SpilledEntries
 from lakemark.storage.parallel_requests import request_all
@@ -238,7 +238,7 @@ class IndexContent:
             names = " and ".join(self._names[sources[n].as_py()] for n in (at, at + 1))
             message = (
                 f"record key {keys[at].as_py().decode()!r} has a row in the file groups {names}, "
-                "but a record index has one location of each key; remove one of the rows, or drop "
-                "the index (lakemark table index drop TABLE record_index --run)"
+                "but a record index has one location of each key; remove one of the rows, or "
+                f"{do_without_index(self.index.partition)}"
             )
             raise Refused(message)

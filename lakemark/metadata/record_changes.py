@@ -175,6 +175,15 @@ def check_key_lengths(keys: pa.Array, what: str, remedy: str) -> None:
         raise InvalidRecords(message)
 
 
+def do_without_index(name: str) -> str:
+    """Return a remedy for errors of an index, which may be new or exist.
+
+    Args:
+        name: the name of the index, or of its partition.
+    """
+    return f"do without the index (if it exists: lakemark table index drop TABLE {name} --run)"
+
+
 def around_payload(record_type: int, payload: str) -> tuple[bytes, bytes]:
     """Return the bytes before and after a payload in a stored record."""
     position = _PAYLOAD_ORDER.index(payload)

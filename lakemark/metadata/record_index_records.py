@@ -30,6 +30,7 @@ from lakemark.metadata.record_changes import (
     RecordChanges,
     around_payload,
     check_key_lengths,
+    do_without_index,
 )
 from lakemark.model.file_slice import FileGroupId
 from lakemark.timeline.clock import TimelineClock
@@ -111,9 +112,7 @@ def millis_of(instant: str, clock: TimelineClock) -> int:
 
 
 def _records_of(added: KeysOfGroup, clock: TimelineClock) -> RecordChanges:
-    remedy = (
-        "shorten the key, or drop the index (lakemark table index drop TABLE record_index --run)"
-    )
+    remedy = f"shorten the key, or {do_without_index(PartitionKind.RECORD_INDEX.stored_name)}"
     check_key_lengths(added.keys, "a record key", remedy)
     record = _encode_record(added.group, millis_of(added.instant, clock))
     values = pa.repeat(pa.scalar(record, pa.binary()), len(added.keys))

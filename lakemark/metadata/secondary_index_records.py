@@ -22,6 +22,7 @@ from lakemark.metadata.record_changes import (
     RecordChanges,
     around_payload,
     check_key_lengths,
+    do_without_index,
 )
 from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.secondary_index import encode_keys, encoded_values
@@ -76,8 +77,7 @@ def encode_index_keys(added: pa.Array, removed: pa.Array, column: SecondaryColum
     Raises:
         InvalidRecords: a value is too long, together with its record key.
     """
-    name = column.partition
-    remedy = f"shorten the value, or drop the index (lakemark table index drop TABLE {name} --run)"
+    remedy = f"shorten the value, or {do_without_index(column.partition)}"
     check_key_lengths(added, f"a value of column {column.name!r} with its record key", remedy)
     before, after = around_payload(_TYPE, PartitionKind.SECONDARY_INDEX.payload)
     record = pa.scalar(before + _NOT_DELETED + after, pa.binary())
