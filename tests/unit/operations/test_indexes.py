@@ -570,12 +570,14 @@ def test_a_value_too_long_for_an_index_is_refused_and_the_table_stays_as_it_was(
 
 def test_refused_creation_does_not_ask_to_drop_an_index_that_does_not_exist(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.string()), ("day", pa.string())])
-    options = {"schema": schema, "record_key": "id", "partition_by": "day", "index": "lookup"}
-    long_key = lakemark.create(tmp_path / "long", **options)
-    long_key.upsert(pa.Table.from_pylist([{"id": "b" * 40_000, "day": "1"}]))
-    two_rows = lakemark.create(tmp_path / "two", **options)
-    two_rows.upsert(pa.Table.from_pylist([{"id": "a", "day": day} for day in ("1", "2")]))
-    for table in (long_key, two_rows):
+    long_key = [{"id": "b" * 40_000, "day": "1"}]
+    two_rows = [{"id": "a", "day": "1"}, {"id": "a", "day": "2"}]
+    for number, rows in enumerate((long_key, two_rows)):
+        path = tmp_path / str(number)
+        table = lakemark.create(
+            path, schema=schema, record_key="id", partition_by="day", index="lookup"
+        )
+        table.upsert(pa.Table.from_pylist(rows))
         with pytest.raises((InvalidRecords, Refused), match="or do without the index"):
             table.create_index("record_index")
         assert table.indexes == []

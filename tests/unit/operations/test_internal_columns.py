@@ -21,10 +21,16 @@ def test_name_with_underscores_is_no_internal_column(
         named = [dict(zip(schema.names, row, strict=True)) for row in values]
         return pa.Table.from_pylist(named, schema=schema)
 
-    options = {"table_type": table_type, "index": "lookup", "ordering": name}
     path = f"memory://names/{name}-{table_type}"
     created = lakemark.create(
-        path, schema=schema, record_key="id", partition_by="day", only_writer=True, **options
+        path,
+        schema=schema,
+        record_key="id",
+        partition_by="day",
+        ordering=name,
+        table_type=table_type,
+        index="lookup",
+        only_writer=True,
     )
     created.insert(rows(("a", "1", 1), ("b", "1", 1), ("c", "1", 1)))
     created.insert(rows(("a", "1", 9), ("d", "1", 1)), duplicates="drop")
