@@ -77,6 +77,11 @@ class FileSlice:
         """Total size of the logs in bytes."""
         return sum(log.size_bytes for log in self.logs)
 
+    @property
+    def size_bytes(self) -> int:
+        """Total size of the base file and the logs in bytes."""
+        return self.log_bytes + (self.base.size_bytes if self.base else 0)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the slice without repeating the file id and the partition path of each file.
 

@@ -26,7 +26,6 @@ from lakemark.model.commit_metadata import CommitMetadata, Operation
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.instant import Instant
 from lakemark.model.row_order import RowOrder
-from lakemark.services.resize_plan import bytes_of
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_system_view import FileSystemView
 
@@ -173,7 +172,7 @@ def _small_slices(
     busy = {*view.compactions, *view.clusterings, *taken}
     found: dict[str, list[FileSlice]] = defaultdict(list)
     for one in view.latest_slices():
-        if one.group not in busy and bytes_of(one) < policy.small_file_bytes:
+        if one.group not in busy and one.size_bytes < policy.small_file_bytes:
             found[one.group.partition_path].append(one)
     return found
 
@@ -197,7 +196,7 @@ def _first(
 def _divide(slices: Iterable[FileSlice], policy: ClusteringPolicy) -> Iterator[Sequence[FileSlice]]:
     """Yield the slices of each group of one partition."""
     gathered: list[FileSlice] = []
-    for one in sorted(slices, key=lambda one: (-bytes_of(one), one.group)):
+    for one in sorted(slices, key=lambda one: (-one.size_bytes, one.group)):
         if gathered and _total_bytes([*gathered, one]) > policy.max_group_bytes:
             yield gathered
             gathered = []
@@ -219,4 +218,4 @@ def _num_files(slices: Sequence[FileSlice], policy: ClusteringPolicy) -> int:
 
 
 def _total_bytes(slices: Iterable[FileSlice]) -> int:
-    return sum(map(bytes_of, slices))
+    return sum(one.size_bytes for one in slices)

@@ -40,6 +40,10 @@ from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.file_group_write import write_base_file
 from lakemark.write.write_context import WriteContext
 
+#: Stored size of a slice that is merged without a thread of its own. Its rows are mostly one batch,
+#: so that nothing could be merged while they are encoded.
+_SMALL_BYTES = 4 << 20
+
 
 def request_compaction(
     context: TableContext,
@@ -118,7 +122,13 @@ class SliceRewriter:
         # memory as a short row.
         kept = [name for name in context.schema.names if name != FILE_NAME]
         merged = context.reader.merge(file_slice, kept)
-        stat = write_base_file(context, file_slice.group, merged, replaces=file_slice)
+        stat = write_base_file(
+            context,
+            file_slice.group,
+            merged,
+            replaces=file_slice,
+            reads_ahead=file_slice.size_bytes > _SMALL_BYTES,
+        )
         return replace(
             stat,
             total_log_files_compacted=len(file_slice.logs),

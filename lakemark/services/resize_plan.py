@@ -113,11 +113,6 @@ def plan_resize(
     return ClusteringPlan(input_groups=planned, strategy=_STRATEGY)
 
 
-def bytes_of(file_slice: FileSlice) -> int:
-    """Return the size of a bucket."""
-    return (file_slice.base.size_bytes if file_slice.base else 0) + file_slice.log_bytes
-
-
 @dataclass(frozen=True, slots=True)
 class _Group:
     """File slices whose rows are rewritten into the buckets of a change."""
@@ -127,7 +122,7 @@ class _Group:
 
     @property
     def bytes(self) -> int:
-        return sum(map(bytes_of, self.slices))
+        return sum(one.size_bytes for one in self.slices)
 
 
 @dataclass
@@ -199,7 +194,7 @@ class _Partition:
         return is_free and self._bytes(number) <= self.policy.merge_below_bytes
 
     def _bytes(self, number: int) -> int:
-        return 0 if number in self.empty else bytes_of(self.slices[number])
+        return 0 if number in self.empty else self.slices[number].size_bytes
 
 
 def _parts_of(size_bytes: int, policy: ResizePolicy) -> int:
@@ -222,7 +217,7 @@ def _slices_by_partition(view: FileSystemView) -> dict[str, dict[str, FileSlice]
 
 
 def _may_change(slices: Sequence[FileSlice], first_count: int, policy: ResizePolicy) -> bool:
-    sizes = [bytes_of(one) for one in slices]
+    sizes = [one.size_bytes for one in slices]
     has_small = sum(size <= policy.merge_below_bytes for size in sizes) > 1
     has_large = any(size > policy.split_above_bytes for size in sizes)
     return has_large or (has_small and len(sizes) > first_count)

@@ -66,5 +66,4 @@ def _cost_of_split(split: ChangeSplit) -> int:
 
 
 def _cost(file_slice: FileSlice) -> int:
-    base_bytes = file_slice.base.size_bytes if file_slice.base else 0
-    return base_bytes + file_slice.log_bytes + _OPEN_BYTES
+    return file_slice.size_bytes + _OPEN_BYTES

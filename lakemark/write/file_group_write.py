@@ -9,7 +9,7 @@ file of the first attempt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -126,6 +126,8 @@ def write_base_file(
     first: pa.Table | None = None,
     replaces: FileSlice | None = None,
     written: Sequence[RowObserver] = (),
+    *,
+    reads_ahead: bool = True,
 ) -> WriteStat:
     """Write merged rows as a base file of the group, with the instant of the commit.
 
@@ -136,12 +138,13 @@ def write_base_file(
         first: rows that were already read from ``merged``.
         replaces: the file slice that the new file replaces.
         written: receive the rows, before their other meta columns are set.
+        reads_ahead: whether a thread merges the next rows while earlier rows are encoded. Pass
+            False for few rows, because the first memory of a new thread takes much time.
     """
-    with (
-        NewBaseFile(context, group, replaces) as file,
-        # The next rows are merged while earlier rows are encoded.
-        closing(read_ahead(lambda: merged)) as arriving,
-    ):
+    rest: MergeStream | Generator[pa.Table, None, None] = merged
+    if reads_ahead:
+        rest = read_ahead(lambda: merged)
+    with NewBaseFile(context, group, replaces) as file, closing(rest) as arriving:
         for rows in chain([] if first is None else [first], arriving):
             file.write(rows)
             for observer in written:
