@@ -129,8 +129,10 @@ def _read_parquet(block: LogBlock, schema: pa.Schema) -> pa.Table:
 
     Columns are cast to the types of ``schema``, because the names of list items may differ.
     """
+    held = block.content.in_memory()
+    source = block.content.open() if held is None else pa.BufferReader(held)
     try:
-        with open_parquet(block.content.open(), pre_buffer=True) as file:
+        with open_parquet(source, pre_buffer=held is None) as file:
             stored = file.read(columns=schema.names)
             check_value_counts(stored, file)
         return stored.select(schema.names).cast(schema)

@@ -52,6 +52,12 @@ class FileRange:
         assert 0 <= offset <= offset + size_bytes <= self.size_bytes, (self, offset, size_bytes)
         return FileRange(self.file, self.path, self.offset + offset, size_bytes)
 
+    def in_memory(self) -> memoryview | None:
+        """Return the bytes, without a copy, if the file is held in memory; otherwise None."""
+        if not isinstance(self.file, io.BytesIO):
+            return None
+        return memoryview(self.file.getvalue())[self.offset : self.offset + self.size_bytes]
+
     def open(self) -> BinaryIO:
         """Return the range as a seekable file, so that readers can read only some bytes."""
         return cast(BinaryIO, _RangeFile(self))
