@@ -216,6 +216,7 @@ def table_services(
     writers: Sequence[TableWriter],
     listener: Listener,
     hooks: PipelineHooks | None = None,
+    runner: Runner | None = None,
 ) -> TableServices:
     """Return the table services of a pipeline.
 
@@ -225,8 +226,9 @@ def table_services(
         writers: the writer of the table, and that of its dead letters, if there are any.
         listener: receives all events.
         hooks: announce the commits; None if the pipeline has none.
+        runner: executes the tasks between batches; None for all cores of the process or cluster.
     """
-    runner = _runner(spark)
+    runner = runner or _runner(spark)
     policies, compactor = _policies(config), _async_compactor(config, spark, listener)
     clusterings = table_clusterings(config, writers, runner, listener)
     of_requests = RequestPolicies(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from checkpoints.position import Position
 from checkpoints.progress import Progress
-from lakemark.execution.runner import LocalRunner
+from lakemark.execution.runner import LocalRunner, Result, Task
 from lakemark.transaction.conflicts import ReplacementPending
 from sinks.batch import BatchResult, RoutedBatch
 from sinks.hudi.exchange import MemoryExchange
@@ -29,6 +29,24 @@ from transforms.batch_checks import BatchCheckFailed
 from transforms.violations import ExpectationFailed
 
 
+class RunnerOfTable:
+    """Runs the tasks of one table, in as many threads as the table may use now.
+
+    Other tables use the other cores meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._local = LocalRunner()
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        """See ``Runner.map``."""
+        return self._local.map(function, tasks)
+
+    def use(self, threads: int) -> None:
+        """Use this number of threads from now on."""
+        self._local = LocalRunner(threads)
+
+
 class OpenedTable:
     """Writes the records of one table, as the loop of a pipeline of its own would.
 
@@ -36,6 +54,7 @@ class OpenedTable:
         config: the pipeline of the table.
         sink: writes to the table, and to its dead letters.
         services: the services of both.
+        runner: runs the tasks of the services, in as many threads as write the batch before them.
         listener: receives the events of the table.
         after_commit: called after each commit and its services.
     """
@@ -45,11 +64,12 @@ class OpenedTable:
         config: PipelineConfig,
         sink: HudiSink,
         services: TableServices,
+        runner: RunnerOfTable,
         listener: Listener,
         after_commit: Callable[[], None],
     ) -> None:
         self._config, self._sink, self.services = config, sink, services
-        self._listener, self._after_commit = listener, after_commit
+        self._runner, self._listener, self._after_commit = runner, listener, after_commit
         self._num_batches = self.rows_written = 0
         self._refused = ""
         self._is_announced = False
@@ -78,6 +98,7 @@ class OpenedTable:
             began, batch_id = time.monotonic(), self._num_batches
             records = sum(table.num_rows for table in batch.tables)
             self._listener(BatchPlanned(batch_id, {}, records))
+            self._runner.use(threads)
             result = self._commit(batch, batch_id, threads)
             self._num_batches += 1
             self.rows_written += result.rows

@@ -19,7 +19,7 @@ from streamer.job.outcome import Outcome
 from streamer.metrics.server import RunMonitor, RunMonitors
 from streamer.record_conversion import NoRecordsYet
 from streamer.routing.first_records import RecordsOfTable
-from streamer.routing.opened_table import OpenedTable
+from streamer.routing.opened_table import OpenedTable, RunnerOfTable
 from streamer.routing.template import RouteTemplate
 from streamer.services import TableServices
 from streamer.sources.kafka_offsets import describe_facts
@@ -117,11 +117,12 @@ class OpenedTables:
         listener = monitor.listener
         first = RecordsOfTable(config.kafka.topic, records)
         sink, writers = pipeline.open_sink(config, first)
-        services = pipeline.table_services(config, None, writers, listener)
+        runner = RunnerOfTable()
+        services = pipeline.table_services(config, None, writers, listener, runner=runner)
         after_commit = monitor.watch_tables(
             [writer.table for writer in writers], lambda: sink.columns
         )
-        table = OpenedTable(config, sink, services, listener, after_commit)
+        table = OpenedTable(config, sink, services, runner, listener, after_commit)
         self._tables[name] = table
         return table
 
