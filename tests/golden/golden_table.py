@@ -27,6 +27,9 @@ ARCHIVES = Path(__file__).parent
 #: The names of all golden tables.
 ALL_TABLES = sorted(path.name.removesuffix(".tar.gz") for path in ARCHIVES.glob("*.tar.gz"))
 
+#: The names of the tables whose version lakemark reads but does not write.
+OLD_TABLES = [name for name in ALL_TABLES if name[:3] in ("v2_", "v3_", "v4_", "v5_")]
+
 Row = dict[str, Any]
 
 _BEGIN = "hoodie.datasource.read.begin.instanttime"

@@ -20,6 +20,7 @@ REFUSED = {
 #: lakemark returns the value that was written.
 FROM_PATH = {
     "v2_cow_default_partition": "region",
+    "v3_cow_default_partition": "region",
     "v6_mor_timestamp_keys_millis": "at_ms",
     "v9_cow_encoded_paths": "place",
     "v9_cow_slash_dates": "place",

@@ -10,7 +10,7 @@ from lakemark.errors import HudiError
 from streamer.migration.translation import Translation
 from streamer.prepared_sink import prepare_sink
 from tests.depth import sample
-from tests.golden.golden_table import unpack
+from tests.golden.golden_table import OLD_TABLES, unpack
 from tests.golden.make.options import Options
 from tests.golden.make.recipes import RECIPES
 from tests.unit.streamer.migration.jobs import missing, translated
@@ -27,7 +27,7 @@ OPTIONS = {
 
 #: Tables that lakemark does not write, and why the command or the check of the table says so.
 REFUSED = {
-    **{name: "only versions 6, 8, 9" for name in RECIPES if name.startswith("v2_")},
+    **dict.fromkeys(OLD_TABLES, "only versions 6, 8, 9"),
     "v6_cow_custom_keys": "does not show which of them are formatted times",
     "v9_cow_custom_keys": "store them in .hoodie/hoodie.properties",
     "v9_cow_dropped_columns": "lakemark stores the partition columns",

@@ -12,12 +12,12 @@ from lakemark.operations.open_table import open_table
 from lakemark.operations.orphan_removal import find_orphans, remove_orphans
 from lakemark.services.orphans import Orphan, Reason
 from lakemark.storage import StorageLocation
-from tests.golden.golden_table import ALL_TABLES, GoldenTable, sorted_rows, unpack
+from tests.golden.golden_table import ALL_TABLES, OLD_TABLES, GoldenTable, sorted_rows, unpack
 
 #: A time at which all files are old enough.
 LATER = datetime.now(UTC) + timedelta(days=9)
 
-MAINTAINED = [name for name in ALL_TABLES if not name.startswith("v2_")]
+MAINTAINED = [name for name in ALL_TABLES if name not in OLD_TABLES]
 
 
 def of_table(orphans: list[Orphan]) -> list[Orphan]:

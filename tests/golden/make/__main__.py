@@ -38,7 +38,7 @@ def main() -> int:
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         release = RELEASES[arguments.release]
-        spark = start_session(Path(folder), release)
+        spark = start_session(Path(folder), release, arguments.jars)
         work = arguments.keep or Path(folder)
         for name in arguments.names:
             started = time.monotonic()
@@ -117,6 +117,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--release", choices=RELEASES, default=CURRENT.number, help=text)
     text = "the folder in which older releases keep the tables for the next release"
     parser.add_argument("--keep", type=Path, help=text)
+    text = "the folder of the release's jars, if they do not resolve as a bundle"
+    parser.add_argument("--jars", type=Path, help=text)
     parser.add_argument("--into", type=Path, default=_ARCHIVES, help="the folder for the archives")
     return parser.parse_args()
 

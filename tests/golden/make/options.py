@@ -44,6 +44,14 @@ CONSISTENT_HASHING = {
 NO_METADATA = {"hoodie.metadata.enable": "false"}
 ORDERED_THE_OLD_WAY = {"hoodie.datasource.write.precombine.field": "ts"}
 
+_EVENT_TIME_PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+_EVENT_TIME = {
+    "hoodie.datasource.write.payload.class": _EVENT_TIME_PAYLOAD,
+    "hoodie.compaction.payload.class": _EVENT_TIME_PAYLOAD,
+    "hoodie.payload.ordering.field": "ts",
+    "hoodie.payload.event.time.field": "ts",
+}
+
 
 def copy_on_write(*groups: Options) -> dict[str, str]:
     """Combine the options of a copy-on-write table; later groups win."""
@@ -61,9 +69,12 @@ def version(number: int) -> dict[str, str]:
     return pinned | (ORDERED_THE_OLD_WAY if number == 6 else {})
 
 
-def of_release_0_9(*groups: Options) -> dict[str, str]:
-    """Combine options that Hudi 0.9 needs under their names of that time."""
-    options = {**ORDERED_THE_OLD_WAY, **NO_METADATA}
+def of_older_release(*groups: Options) -> dict[str, str]:
+    """Combine options that releases before 0.14 need under their names of that time.
+
+    Records are merged by event time, unless a group names another payload.
+    """
+    options = {**ORDERED_THE_OLD_WAY, **_EVENT_TIME}
     for group in groups:
         options |= group
     return options

@@ -38,7 +38,7 @@ class Release:
 
     Attributes:
         number: the release.
-        coordinates: its jars, as Maven coordinates.
+        coordinates: its jars, as Maven coordinates; if there are none, the caller has the jars.
         spark: the version of pyspark with which it runs, as ``major.minor``.
         settings: the settings of a Spark session that uses it.
     """
@@ -51,20 +51,22 @@ class Release:
 
 CURRENT = Release("1.2.0", (HUDI_COORDINATE,), "3.5", HUDI_SETTINGS)
 
-#: The release of table version 2.
-HUDI_0_9 = Release(
-    "0.9.0",
-    (
-        "org.apache.hudi:hudi-spark3-bundle_2.12:0.9.0",
-        "org.apache.spark:spark-avro_2.12:3.1.3",
-    ),
-    "3.1",
-    {
-        **_KRYO,
-        "spark.driver.extraJavaOptions": " ".join(
-            [*JAVA_SETTINGS, *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)]
-        ),
-    },
+
+def _older(number: str, spark: str, *coordinates: str) -> Release:
+    opened = (f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)
+    quick_start = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    options = {"spark.driver.extraJavaOptions": " ".join([*JAVA_SETTINGS, *quick_start, *opened])}
+    return Release(number, coordinates, spark, _KRYO | options)
+
+
+_AVRO_OF_SPARK_3_1 = "org.apache.spark:spark-avro_2.12:3.1.3"
+
+#: The releases of table versions 2, 3, 4 and 5. The bundle of 0.11 does not resolve; its parts do.
+OLDER = (
+    _older("0.9.0", "3.1", "org.apache.hudi:hudi-spark3-bundle_2.12:0.9.0", _AVRO_OF_SPARK_3_1),
+    _older("0.10.0", "3.1", "org.apache.hudi:hudi-spark3-bundle_2.12:0.10.0", _AVRO_OF_SPARK_3_1),
+    _older("0.11.1", "3.1"),
+    _older("0.13.1", "3.2", "org.apache.hudi:hudi-spark3.2-bundle_2.12:0.13.1"),
 )
 
-RELEASES = {release.number: release for release in (CURRENT, HUDI_0_9)}
+RELEASES = {release.number: release for release in (CURRENT, *OLDER)}

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.golden.make.gate import rows_behind
 from tests.golden.make.options import Options
-from tests.golden.make.release import HUDI_0_9, Release
+from tests.golden.make.release import CURRENT, Release
 from tests.golden.make.rows import COLUMNS, Row
 from tests.golden.make.timeline_files import completed_writes, requested_instants, timeline_folder
 from tests.waiting import until
@@ -160,7 +160,7 @@ class TableInMaking:
             client.close()
 
     def _new_client(self, options: Options) -> Any:
-        if self.release is HUDI_0_9:
+        if self.release is not CURRENT:
             return self._jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(
                 self.spark.sparkContext._jsc,
                 None,

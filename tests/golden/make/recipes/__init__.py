@@ -13,6 +13,7 @@ from tests.golden.make.recipes import (
     special_basics,
     timelines,
     versions,
+    versions_3_to_5,
     writers,
 )
 
@@ -22,6 +23,7 @@ _MODULES = (
     merging,
     keys,
     old_releases,
+    versions_3_to_5,
     schemas,
     services,
     writers,

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, when
 
-from tests.golden.make.options import copy_on_write, merge_on_read, of_release_0_9
+from tests.golden.make.options import (
+    NO_METADATA,
+    copy_on_write,
+    merge_on_read,
+    of_older_release,
+)
 from tests.golden.make.recipe import History, Recipe
 from tests.golden.make.recipes.histories import (
     INSERTED,
@@ -16,14 +21,6 @@ from tests.golden.make.rows import rows
 from tests.golden.make.table_in_making import TableInMaking
 
 _GENERATOR = "hoodie.datasource.write.keygenerator.class"
-_EVENT_TIME = {
-    "hoodie.datasource.write.payload.class": (
-        "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
-    ),
-    "hoodie.compaction.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
-    "hoodie.payload.ordering.field": "ts",
-    "hoodie.payload.event.time.field": "ts",
-}
 _COMPACTED = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "2"}
 _HIVE_STYLE = {"hoodie.datasource.write.hive_style_partitioning": "true"}
 _ENCODED = {"hoodie.datasource.write.partitionpath.urlencode": "true"}
@@ -67,43 +64,43 @@ RECIPES = (
     _of_0_9(
         "v2_cow_simple",
         "Written by Hudi 0.9, copy-on-write.",
-        copy_on_write(of_release_0_9(_EVENT_TIME)),
+        copy_on_write(of_older_release(NO_METADATA)),
         five_commits,
     ),
     _of_0_9(
         "v2_cow_default_partition",
         "Written by Hudi 0.9: rows without a partition value are in the folder `default`.",
-        copy_on_write(of_release_0_9(_EVENT_TIME, _HIVE_STYLE)),
+        copy_on_write(of_older_release(NO_METADATA, _HIVE_STYLE)),
         _default_partition,
     ),
     _of_0_9(
         "v2_mor_simple",
         "Written by Hudi 0.9, merge-on-read; delete blocks contain Java objects (Kryo).",
-        merge_on_read(of_release_0_9(_EVENT_TIME)),
+        merge_on_read(of_older_release(NO_METADATA)),
         five_commits,
     ),
     _of_0_9(
         "v2_mor_compacted",
         "Written by Hudi 0.9: inline compaction after every second delta commit.",
-        merge_on_read(of_release_0_9(_EVENT_TIME, _COMPACTED)),
+        merge_on_read(of_older_release(NO_METADATA, _COMPACTED)),
         five_commits,
     ),
     _of_0_9(
         "v2_mor_dead_writer",
         "Written by Hudi 0.9: the last writer died after it wrote its delete blocks.",
-        merge_on_read(of_release_0_9(_EVENT_TIME)),
+        merge_on_read(of_older_release(NO_METADATA)),
         _dead_writer,
     ),
     _of_0_9(
         "v2_mor_nonpartitioned",
         "Written by Hudi 0.9, without partitions.",
-        merge_on_read(of_release_0_9(_EVENT_TIME, _NO_PARTITIONS)),
+        merge_on_read(of_older_release(NO_METADATA, _NO_PARTITIONS)),
         five_commits,
     ),
     _of_0_9(
         "v2_mor_complex_encoded",
         "Written by Hudi 0.9: two key and two partition columns; URL-encoded, Hive-style paths.",
-        merge_on_read(of_release_0_9(_EVENT_TIME, _TWO_KEYS, _HIVE_STYLE, _ENCODED)),
+        merge_on_read(of_older_release(NO_METADATA, _TWO_KEYS, _HIVE_STYLE, _ENCODED)),
         five_commits,
     ),
 )
