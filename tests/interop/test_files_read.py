@@ -45,6 +45,8 @@ NOON_S = DAY_S // 2
 NUMBER = 20
 KEY = f"k{NUMBER}"
 NOT_SKIPPING = {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "false"}
+#: Apache Hudi reports an index that it cannot read, instead of reading all files.
+STRICT = {"hoodie.fileIndex.dataSkippingFailureMode": "strict"}
 DAYS = "from_unixtime(ts, 'yyyy-MM-dd')"
 
 
@@ -160,6 +162,22 @@ def test_a_query_opens_only_the_files_that_an_index_leaves(
     # Only north has such small values, in a file of its own.
     assert query(oracle, half, "v < 60", by_partition) == keys_of(0)
     fails(oracle, half, "v < 60", NOT_SKIPPING)
+
+
+def test_a_partitioned_record_index_does_not_serve_queries_of_apache_hudi(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    path = tmp_path / "orders"
+    table = make(path, "COPY_ON_WRITE")
+    table.create_index("record_index", partitioned=True)
+    condition = f"id = '{KEY}' AND region = '{row(NUMBER)['region']}'"
+    assert query(oracle, path, condition) == [KEY]
+    with pytest.raises(OracleError, match="pruning with partitioned rli has not yet been impl"):
+        query(oracle, path, condition, SKIPPING | STRICT)
+    keep_only(path, KEY)
+    fails(oracle, path, condition)
+    found = lakemark.open(path).scan(columns=["id"], where=condition).to_table()
+    assert found["id"].to_pylist() == [KEY], "lakemark searches the index of the partition"
 
 
 #: By the index of Apache Hudi's writer: the settings with which it reads the indexes of lakemark.
