@@ -54,7 +54,7 @@ class FileRange:
 
     def in_memory(self) -> memoryview | None:
         """Return the bytes, without a copy, if the file is held in memory; otherwise None."""
-        if not isinstance(self.file, io.BytesIO):
+        if type(self.file) is not io.BytesIO:  # a subclass may read its bytes elsewhere
             return None
         return memoryview(self.file.getvalue())[self.offset : self.offset + self.size_bytes]
 

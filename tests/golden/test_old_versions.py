@@ -119,7 +119,9 @@ def test_upgraded_table_is_written_by_lakemark(name: str, version: int, tmp_path
     change_table_version(reopened(golden), V6, LocalRunner(1))
     if version > V6:
         change_table_version(reopened(golden), FormatVersion(version), LocalRunner(1))
-    table = lakemark.open(golden.root, timezone="UTC")
+    # No commit of the release records the number of buckets.
+    buckets = 2 if "bucket" in name else None
+    table = lakemark.open(golden.root, timezone="UTC", buckets=buckets)
     before = own_columns(table)
     newer = with_value(before.slice(0, 1), "ts", 10**6)
     new = with_value(newer, "id", "new")
