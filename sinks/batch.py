@@ -157,6 +157,7 @@ class BatchResult:
         check_violations: the checks that the batch violated.
         tables: the number of tables of a route that have committed the batch; the other numbers of
             rows and files are then 0, because each table reports its own.
+        rows_of_tables: the number of rows that these tables have written together.
     """
 
     instant: str
@@ -180,3 +181,4 @@ class BatchResult:
     violations: tuple[RuleViolations, ...] = ()
     check_violations: tuple[CheckViolation, ...] = ()
     tables: int = 0
+    rows_of_tables: int = 0

@@ -42,6 +42,7 @@ def batch_written(
         duplicates=result.duplicates,
         filtered=result.filtered,
         tables_written=result.tables,
+        rows_of_tables=result.rows_of_tables,
     )
 
 

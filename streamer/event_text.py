@@ -234,11 +234,12 @@ def _describe_batch(batch: BatchWritten) -> str:
     skipped = f"{batch.offsets_skipped:,} skipped, " if batch.offsets_skipped else ""
     moved = f"{batch.rows_moved:,} moved, " if batch.rows_moved else ""
     dropped = f"{counted(batch.duplicates, 'duplicate')}, " if batch.duplicates else ""
-    if batch.tables_written:  # each of them reports its rows
+    if batch.tables_written:
         return (
             f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
-            f"{counted(batch.rejects, 'reject')}, {ignored}written to "
-            f"{counted(batch.tables_written, 'table')} in {batch.seconds:.2f} s{divided}{lag}"
+            f"{counted(batch.rejects, 'reject')}, {ignored}{counted(batch.rows_of_tables, 'row')} "
+            f"written to {counted(batch.tables_written, 'table')} in {batch.seconds:.2f} s"
+            f"{divided}{lag}"
         )
     return (
         f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"

@@ -177,7 +177,8 @@ class BatchWritten:
         duplicates: the number of records that an insert skipped, because their keys were stored.
         filtered: the number of records that the transforms dropped on purpose.
         tables_written: the number of tables of a route that have committed the batch. Each of them
-            reports its own rows and files.
+            reports its own rows and files, which ``rows_written`` and ``files_written`` lack.
+        rows_of_tables: the number of rows that these tables have written together.
     """
 
     batch_id: int
@@ -197,6 +198,7 @@ class BatchWritten:
     duplicates: int = 0
     filtered: int = 0
     tables_written: int = 0
+    rows_of_tables: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,7 +638,7 @@ class RunStopped:
         reason: ``caught up`` or ``interrupted``.
         checkpoint: the next offset of each partition; empty if the source has no partitions.
         batches: the number of committed batches.
-        rows_written: the number of rows in all these batches.
+        rows_written: the number of rows in all these batches, with those of the tables of a route.
         seconds: the time from start to end.
         position: where the next run starts, as in ``RunStarted``; "" if nothing was read.
     """

@@ -602,7 +602,7 @@ class StreamLoop:
         self._report_loss(batch.end, batch.topic_id)
         self._source.forget_first_start()
         self._source.report_position(batch.end)
-        self._totals.update(batches=1, rows=result.rows)
+        self._totals.update(batches=1, rows=result.rows + result.rows_of_tables)
         seconds = self.committed_at - planned.announced_at
         lag = self._lag()
         written = planned.written(result, seconds, lag)

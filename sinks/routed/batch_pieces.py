@@ -90,5 +90,6 @@ def sum_up(results: Sequence[BatchResult]) -> BatchResult:
             seconds=seconds,
             ignored=first.ignored + one.ignored,
             skipped=first.skipped + one.skipped,
+            rows_of_tables=first.rows_of_tables + one.rows_of_tables,
         )
     return first

@@ -249,7 +249,8 @@ class RoutedSink:
         rejected = self._write_letters(state, batch, records, divided.rejects)
         timer.end("letters")
         written = self._tables.write(state, batch, divided.parts)
-        so_far.tables |= {n for n, one in written.items() if not isinstance(one, Exception)}
+        committed = {n: one for n, one in written.items() if not isinstance(one, Exception)}
+        so_far.tables |= committed.keys()
         timer.end("tables")
         state = self._tables.advance(state, batch.end, batch.topic_id, written)
         self._save(state.with_lost(new_ones(lost, state.lost)))
@@ -268,6 +269,7 @@ class RoutedSink:
             seconds=timer.seconds,
             ignored=divided.ignored,
             skipped=audited.with_lost(lost).skipped,
+            rows_of_tables=sum(one.rows for one in committed.values()),
         )
 
     def _begin(self, state: RoutedPositions, start: KafkaCheckpoint) -> RoutedPositions:

@@ -20,7 +20,7 @@ class Outcome:
         error: the class and the message of the error, if the result is ``failed``.
         error_type: the class of the error, if the result is ``failed``.
         batches: the number of committed batches.
-        rows: the number of rows in these batches.
+        rows: the number of rows in these batches; for a route, those of all its tables.
         rejects: the number of records that could not become rows.
         busy_s: the seconds that the batches took.
         lag: the number of unread offsets of each partition after the last batch.
@@ -48,7 +48,7 @@ class Outcome:
         match event:
             case BatchWritten():
                 self.batches += 1
-                self.rows += event.rows_written
+                self.rows += event.rows_written + event.rows_of_tables
                 self.rejects += event.rejects
                 self.busy_s += event.seconds
                 self.lag = event.lag

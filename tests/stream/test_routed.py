@@ -105,7 +105,8 @@ def test_five_tables_go_on_while_the_sixth_fails_and_it_catches_up_after_the_men
     assert done.returncode == 1, done.stderr
     assert "1 of 6 tables were set aside: kind3" in done.stderr
     assert f"{topic}/kind3" in done.stdout
-    assert "written to 5 tables" in done.stdout
+    assert "25 rows written to 5 tables" in done.stdout
+    assert "stopped (caught up): 3 batches, 75 rows in" in done.stdout
     for kind in range(_KINDS):
         assert rows_of(tmp_path, kind) == ([] if kind == 3 else [*range(kind, 90, _KINDS)])
 
@@ -117,7 +118,7 @@ def test_five_tables_go_on_while_the_sixth_fails_and_it_catches_up_after_the_men
     assert failed[0] == f"{topic}/kind3"
 
     shutil.rmtree(foreign)
-    run(pipeline, spark, events)
+    assert run(pipeline, spark, events).outcome.rows == 20, "all rows of the table, and no others"
     for kind in range(_KINDS):
         assert rows_of(tmp_path, kind) == [*range(kind, 120, _KINDS)]
 

@@ -183,8 +183,11 @@ DESCRIBED: list[tuple[Event, str]] = [
 
 
 def test_batch_of_a_route_names_the_number_of_its_tables() -> None:
-    batch = events.BatchWritten(1, None, 3_003, rejects=1, seconds=0.6, tables_written=2)
-    assert describe(batch) == "batch 1: 3,003 records, 1 reject, written to 2 tables in 0.60 s"
+    batch = events.BatchWritten(
+        1, None, 3_003, rejects=1, seconds=0.6, tables_written=2, rows_of_tables=3_000
+    )
+    line = "batch 1: 3,003 records, 1 reject, 3,000 rows written to 2 tables in 0.60 s"
+    assert describe(batch) == line
 
 
 @pytest.mark.parametrize(("event", "line"), DESCRIBED, ids=lambda v: type(v).__name__)

@@ -368,7 +368,8 @@ def test_batch_that_is_read_in_pieces_counts_each_of_its_tables_once(tmp_path: P
     sink.recover()
     pieces = [topic.batch(KafkaCheckpoint(TOPIC, {0: begin}), 2) for begin in (0, 2, 4)]
     result = topic.write_in_pieces(sink, pieces)
-    assert (result.records, result.tables) == (6, 3)
+    assert (result.records, result.tables, result.rows_of_tables) == (6, 3, 6)
+    assert result.rows == 0, "each table reports its own rows"
 
 
 def test_offsets_that_a_piece_has_lost_count_once(tmp_path: Path) -> None:
