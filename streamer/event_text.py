@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from streamer.events import (
     ActionRequested,
@@ -54,26 +54,104 @@ _SHOWN_PARTITIONS: Final = 5
 _SHOWN_RULES: Final = 5
 
 
+#: The events, by what they are about. ``describe`` has a function for each.
+_RunEvent: TypeAlias = (
+    RunStarted
+    | RunStopping
+    | RunStopped
+    | RunFailed
+    | RunPaused
+    | RunResumed
+    | ActionRequested
+    | Retrying
+    | ClusteringAwaited
+    | SnapshotRead
+)
+_SourceEvent: TypeAlias = TopicsFound | OffsetsLost | GroupCommitFailed | Alive
+_BatchEvent: TypeAlias = (
+    BatchPlanned
+    | BatchWritten
+    | RecordsRejected
+    | RulesViolated
+    | ChecksViolated
+    | PartitionsChanged
+    | SchemaEvolved
+)
+_ServiceEvent: TypeAlias = (
+    CompactionStarted
+    | CompactionFailed
+    | CompactionCompleted
+    | CompactionResolved
+    | ServiceCompleted
+    | ServiceFailed
+    | RequestedServiceFailed
+    | PartitionsExpired
+    | UnresolvedLettersExpire
+)
+_HookEvent: TypeAlias = HookSent | HookFailed | HookDropped
+_ProcessEvent: TypeAlias = MetricsServed | WarningLogged
+
+
 def describe(event: Event) -> str:
     """Describe an event in one line."""
+    if isinstance(event, _RunEvent):
+        return _describe_run(event)
+    if isinstance(event, _SourceEvent):
+        return _describe_source(event)
+    if isinstance(event, _BatchEvent):
+        return _describe_batch_event(event)
+    if isinstance(event, _ServiceEvent):
+        return _describe_service(event)
+    if isinstance(event, _HookEvent):
+        return _describe_hook(event)
+    return _describe_process(event)
+
+
+def _describe_run(event: _RunEvent) -> str:
     match event:
-        case MetricsServed():
-            host = f"[{event.host}]" if ":" in event.host else event.host
-            url = f"http://{host}:{event.port}"
-            page = f"status at {url}/, " if event.has_status_page else ""
-            return f"{page}metrics and health at {url}/metrics, /health, /ready"
         case RunStarted():
             how = "resumes" if event.resumed else "starts"
             at = f" [{event.position}]" if event.position else ""
             return f"{event.pipeline} {how}: {event.topic}{at} -> {event.table}"
+        case RunStopping():
+            return f"stopping after this {event.work}" if event.work else "stopping"
+        case RunStopped():
+            at = f", next [{event.position}]" if event.position else ""
+            return (
+                f"stopped ({event.reason}): {counted(event.batches, 'batch')}, "
+                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s{at}"
+            )
+        case RunFailed():
+            return f"failed: {event.error_type}: {event.error}"
+        case RunPaused():
+            return "paused"
+        case RunResumed():
+            return f"resumed after {event.seconds:.0f} s"
+        case ActionRequested():
+            return f"asked over HTTP to {event.action}"
+        case Retrying():
+            limit = f" of {event.max_attempts}" if event.max_attempts else ""
+            attempts = f"attempt {event.attempt}{limit}"
+            return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
+        case ClusteringAwaited():
+            return f"waiting, looking again in {event.pause_s:g} s: {event.reason}"
+        case SnapshotRead():
+            return (
+                f"snapshot {event.snapshot} is read: {counted(event.batches, 'batch')}, "
+                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s; the topic follows"
+            )
+
+
+def _describe_source(event: _SourceEvent) -> str:
+    match event:
+        case TopicsFound():
+            found = ", ".join(event.topics) or "no new topic"
+            return f"search for topics {event.pattern}: {found}"
         case OffsetsLost():
             return (
                 f"records of topic {event.topic} were lost and are skipped: "
                 f"{'; '.join(event.ranges)}"
             )
-        case TopicsFound():
-            found = ", ".join(event.topics) or "no new topic"
-            return f"search for topics {event.pattern}: {found}"
         case GroupCommitFailed():
             return f"cannot commit offsets to consumer group {event.group}: {event.reason}"
         case Alive():
@@ -81,12 +159,14 @@ def describe(event: Event) -> str:
             if event.has_committed:
                 return f"alive: {lag}, last commit {event.idle_s:.0f} s ago"
             return f"alive: {lag}, no commit since the start {event.idle_s:.0f} s ago"
-        case WarningLogged():
-            return f"{event.level} ({event.module}): {event.message}"
+
+
+def _describe_batch_event(event: _BatchEvent) -> str:
+    match event:
         case BatchPlanned():
             return f"batch {event.batch_id}: {counted(event.records, 'record')} planned"
         case BatchWritten():
-            return _describe_batch(event)
+            return _describe_written(event)
         case RecordsRejected():
             others = "" if event.count == 1 else ", the first"
             return (
@@ -106,6 +186,10 @@ def describe(event: Event) -> str:
             )
         case SchemaEvolved():
             return f"batch {event.batch_id}: columns changed: {', '.join(event.changes)}"
+
+
+def _describe_service(event: _ServiceEvent) -> str:
+    match event:
         case CompactionStarted():
             return (
                 f"compaction {event.instant}{_of(event.table)} started: "
@@ -130,13 +214,8 @@ def describe(event: Event) -> str:
                 f"compaction {event.instant}{_of(event.table)} is no longer pending: another "
                 "writer has completed or removed it"
             )
-        case UnresolvedLettersExpire():
-            days = ", ".join(event.partitions[:_SHOWN_PARTITIONS])
-            more = ", …" if len(event.partitions) > _SHOWN_PARTITIONS else ""
-            letters = counted(event.letters, "unresolved dead letter")
-            return f"retention: {letters} will be deleted from {event.table}: {days}{more}"
-        case PartitionsExpired():
-            return _describe_expired(event)
+        case ServiceCompleted():
+            return f"{event.service}{_of(event.table)}: {event.summary} in {event.seconds:.2f} s"
         case ServiceFailed():
             return (
                 f"{event.service}{_of(event.table)} failed "
@@ -148,8 +227,17 @@ def describe(event: Event) -> str:
                 f"requested {event.service}{_of(event.table)} failed: {event.error_type}: "
                 f"{event.error}"
             )
-        case ServiceCompleted():
-            return f"{event.service}{_of(event.table)}: {event.summary} in {event.seconds:.2f} s"
+        case PartitionsExpired():
+            return _describe_expired(event)
+        case UnresolvedLettersExpire():
+            days = ", ".join(event.partitions[:_SHOWN_PARTITIONS])
+            more = ", …" if len(event.partitions) > _SHOWN_PARTITIONS else ""
+            letters = counted(event.letters, "unresolved dead letter")
+            return f"retention: {letters} will be deleted from {event.table}: {days}{more}"
+
+
+def _describe_hook(event: _HookEvent) -> str:
+    match event:
         case HookSent():
             about = f" about {event.instant}" if event.instant else ""
             return f"hook {event.hook} sent {event.notice}{about}, {event.pending} wait"
@@ -160,33 +248,17 @@ def describe(event: Event) -> str:
             )
         case HookDropped():
             return f"hook {event.hook} dropped {counted(event.count, 'notice')}: {event.reason}"
-        case Retrying():
-            limit = f" of {event.max_attempts}" if event.max_attempts else ""
-            attempts = f"attempt {event.attempt}{limit}"
-            return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
-        case ClusteringAwaited():
-            return f"waiting, looking again in {event.pause_s:g} s: {event.reason}"
-        case ActionRequested():
-            return f"asked over HTTP to {event.action}"
-        case RunPaused():
-            return "paused"
-        case RunResumed():
-            return f"resumed after {event.seconds:.0f} s"
-        case RunFailed():
-            return f"failed: {event.error_type}: {event.error}"
-        case RunStopping():
-            return f"stopping after this {event.work}" if event.work else "stopping"
-        case SnapshotRead():
-            return (
-                f"snapshot {event.snapshot} is read: {counted(event.batches, 'batch')}, "
-                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s; the topic follows"
-            )
-        case RunStopped():
-            at = f", next [{event.position}]" if event.position else ""
-            return (
-                f"stopped ({event.reason}): {counted(event.batches, 'batch')}, "
-                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s{at}"
-            )
+
+
+def _describe_process(event: _ProcessEvent) -> str:
+    match event:
+        case MetricsServed():
+            host = f"[{event.host}]" if ":" in event.host else event.host
+            url = f"http://{host}:{event.port}"
+            page = f"status at {url}/, " if event.has_status_page else ""
+            return f"{page}metrics and health at {url}/metrics, /health, /ready"
+        case WarningLogged():
+            return f"{event.level} ({event.module}): {event.message}"
 
 
 def _first_of(violations: Sequence[T], describe_one: Callable[[T], str], what: str) -> str:
@@ -224,7 +296,7 @@ def _describe_expired(event: PartitionsExpired) -> str:
     )
 
 
-def _describe_batch(batch: BatchWritten) -> str:
+def _describe_written(batch: BatchWritten) -> str:
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in batch.stage_s.items())
     divided = f" ({stages})" if stages else ""
     lag = f", {sum(batch.lag.values()):,} behind" if batch.lag else ""
