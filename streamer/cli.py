@@ -87,92 +87,32 @@ def parser() -> argparse.ArgumentParser:
         text = "print the Python stack trace of an error"
         one.add_argument("--debug", action="store_true", default=default, help=text)
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    _add_demo(
-        commands.add_parser(
-            "demo", parents=[debug], help="run a broker, a pipeline and queries on sample data"
-        )
-    )
-    _add_run(
-        commands.add_parser(
-            "run", parents=[debug], passed_on="job", help="stream a Kafka topic into a table"
-        )
-    )
-    _add_validate(commands.add_parser("validate", parents=[debug], help="check pipeline files"))
-    _add_migrate(
-        commands.add_parser(
-            "migrate",
-            parents=[debug],
-            passed_on="job",
-            help="print the pipeline file for a job of HoodieStreamer",
-        )
-    )
-    _add_shadow(
-        commands.add_parser(
-            "shadow",
-            parents=[debug],
-            passed_on="job",
-            help="write a second table next to a running job, and compare both",
-        )
-    )
-    _add_compare(
-        commands.add_parser(
-            "compare", parents=[debug], help="compare the rows of two tables at the same offsets"
-        )
-    )
-    _add_doctor(
-        commands.add_parser(
-            "doctor", parents=[debug], help="check everything that a pipeline needs"
-        )
-    )
-    _add_preview(
-        commands.add_parser(
-            "preview", parents=[debug], help="show which rows some records would become"
-        )
-    )
-    _add_query(
-        commands.add_parser("query", parents=[debug], help="print or export rows of a table")
-    )
-    _add_sql(
-        commands.add_parser("sql", parents=[debug], help="run an SQL query on one or more tables")
-    )
-    add_subscribe(
-        commands.add_parser(
-            "subscribe",
-            parents=[debug],
-            help="deliver the changes of a table to a Kafka topic or a file",
-        )
-    )
-    add_table(
-        commands.add_parser("table", help="show or check a table, or run a table service on it"),
-        debug,
-    )
-    add_dead_letters(
-        commands.add_parser(
-            "dead-letters", help="show or replay the records that could not become rows"
-        ),
-        debug,
-        _add_pipeline,
-        _add_overrides,
-    )
-    _add_checkpoint(
-        commands.add_parser(
-            "checkpoint",
-            parents=[debug],
-            help="show or change the Kafka offsets that a table has reached",
-        )
-    )
-    _add_broker(
-        commands.add_parser(
-            "broker", parents=[debug], help="start or stop a Kafka broker for trials"
-        )
-    )
-    _add_completion(
-        commands.add_parser(
-            "completion",
-            parents=[debug],
-            help="print the script that completes commands in a shell",
-        )
-    )
+
+    def add(name: str, text: str, passed_on: str | None = None) -> argparse.ArgumentParser:
+        return commands.add_parser(name, parents=[debug], help=text, passed_on=passed_on)
+
+    _add_demo(add("demo", "run a broker, a pipeline and queries on sample data"))
+    _add_run(add("run", "stream a Kafka topic into a table", passed_on="job"))
+    _add_validate(add("validate", "check pipeline files"))
+    text = "print the pipeline file for a job of HoodieStreamer"
+    _add_migrate(add("migrate", text, passed_on="job"))
+    text = "write a second table next to a running job, and compare both"
+    _add_shadow(add("shadow", text, passed_on="job"))
+    _add_compare(add("compare", "compare the rows of two tables at the same offsets"))
+    _add_doctor(add("doctor", "check everything that a pipeline needs"))
+    _add_preview(add("preview", "show which rows some records would become"))
+    _add_query(add("query", "print or export rows of a table"))
+    _add_sql(add("sql", "run an SQL query on one or more tables"))
+    text = "deliver the changes of a table to a Kafka topic or a file"
+    add_subscribe(add("subscribe", text))
+    text = "show or check a table, or run a table service on it"
+    add_table(commands.add_parser("table", help=text), debug)
+    text = "show or replay the records that could not become rows"
+    letters = commands.add_parser("dead-letters", help=text)
+    add_dead_letters(letters, debug, _add_pipeline, _add_overrides)
+    _add_checkpoint(add("checkpoint", "show or change the Kafka offsets that a table has reached"))
+    _add_broker(add("broker", "start or stop a Kafka broker for trials"))
+    _add_completion(add("completion", "print the script that completes commands in a shell"))
     return root
 
 
