@@ -337,7 +337,7 @@ def _add_query(query: argparse.ArgumentParser) -> None:
     query.add_argument("--begin", metavar="TIME", help=text)
     text = "incremental and cdc: only commits up to this instant or time, inclusive (default: all)"
     query.add_argument("--end", metavar="TIME", help=text)
-    text = "columns of the result, such as a,b,c (default: all except Hudi's meta columns)"
+    text = "columns and fields of structs, such as a,b.c (default: all columns except Hudi's)"
     query.add_argument("--columns", type=_comma_list, metavar="NAMES", help=text)
     text = "only rows that match, such as: amount >= 10 and city like 'R%%'"
     query.add_argument("--where", metavar="CONDITION", help=text)

@@ -17,6 +17,7 @@ from streamer import row_output
 from streamer.commands.location import open_named_table
 from streamer.commands.query_condition import filter_with_duckdb, needs_duckdb
 from streamer.commands.result_output import output_rows
+from streamer.commands.selected_fields import columns_of, select_fields
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -54,14 +55,17 @@ def _rows(
     threads = None if arguments.out is not None and arguments.limit is None else 1
     if query is None:
         return table.changes(arguments.begin, arguments.end).to_reader(threads)
-    columns, where = arguments.columns, arguments.where
+    names, where = arguments.columns, arguments.where
+    columns = None if names is None else columns_of(names)
     is_for_duckdb = where is not None and needs_duckdb(where)
     if not table.is_schema_known:
-        columns = where = None
-    elif is_for_duckdb:
-        return filter_with_duckdb(table, query, arguments).to_reader()
-    scan = table.scan(query, columns, where, arguments.key)
-    return _without_meta_columns(scan, columns).to_reader(threads)
+        return table.scan(query, record_keys=arguments.key).to_reader(threads)
+    if is_for_duckdb:
+        rows = filter_with_duckdb(table, query, columns, where, arguments.key).to_reader()
+    else:
+        scan = table.scan(query, columns, where, arguments.key)
+        rows = _without_meta_columns(scan, columns).to_reader(threads)
+    return rows if names is None else select_fields(rows, names)
 
 
 def _report_no_commit(arguments: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ Conditions in the language of ``lakemark.read.where`` need no DuckDB and find re
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -41,15 +41,27 @@ def needs_duckdb(where: str) -> bool:
     return False
 
 
-def filter_with_duckdb(table: OpenTable, query: Query, arguments: argparse.Namespace) -> SqlQuery:
+def filter_with_duckdb(
+    table: OpenTable,
+    query: Query,
+    columns: Sequence[str] | None,
+    where: str,
+    record_keys: Sequence[str] | None,
+) -> SqlQuery:
     """Return the rows of a query that meet the condition; DuckDB evaluates it.
+
+    Args:
+        table: the table.
+        query: the query.
+        columns: the columns of the result; None for all except the meta columns.
+        where: the condition.
+        record_keys: the keys of the rows; None for all rows.
 
     Raises:
         HudiError: as for ``lakemark.sql.condition.open_filtered``.
     """
     from lakemark.sql.condition import open_filtered
 
-    columns = arguments.columns
     if columns is None:
         columns = without_meta_columns(table.scan(query).schema).names
-    return open_filtered(table, query, columns, arguments.where, arguments.key)
+    return open_filtered(table, query, columns, where, record_keys)

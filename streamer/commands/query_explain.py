@@ -41,7 +41,7 @@ def explain(table: OpenTable, query: Query, arguments: argparse.Namespace) -> No
 def _explanation(table: OpenTable, query: Query, arguments: argparse.Namespace) -> Explanation:
     where: pc.Expression | str | None = arguments.where
     if arguments.where is not None and needs_duckdb(arguments.where):
-        scans = filter_with_duckdb(table, query, arguments).explain()
+        scans = filter_with_duckdb(table, query, None, arguments.where, arguments.key).explain()
         # If the condition is false for any row, DuckDB reads nothing.
         where = scans[0].condition if scans else pc.scalar(False)
     return table.explain(query, where, arguments.key)
