@@ -19,19 +19,23 @@ from sinks.dead_letters import is_dead_letter_table, with_all_columns
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 from streamer.config.load import load, load_tree
-from streamer.config.pipeline import PipelineConfig
 from streamer.config.routed_tree import chosen_value, has_route
 from streamer.config.secrets import build_redactor
 from streamer.routing.template import RouteTemplate
-from streamer.table_setup import dead_letters_location
+from streamer.table_setup import dead_letters_location, find_table
 from transforms.rejects import REJECTS_SCHEMA
 
 _PIPELINE_ENDINGS = (".yaml", ".yml")
 
-#: What is printed if there are none.
-_NONE = (
-    "no dead letters; a run that stops because too many records are rejected writes none, but "
-    "lakemark preview shows the records that it rejects"
+#: What is printed if there are none at all. A pipeline with a route cannot be previewed.
+_NONE = "no dead letters; a run that stops because too many records are rejected writes none, but "
+_PREVIEW = "lakemark preview shows the records that it rejects"
+_ERROR_OF_RUN = "its error shows the first of them"
+
+#: What is printed if a stream with many tables has no dead letters of its own.
+_NONE_OF_STREAM = (
+    "no dead letters of records that belong to no table; --set route.value=NAME shows those of one "
+    "table"
 )
 
 #: What a group of letters has in common.
@@ -53,18 +57,45 @@ def execute(arguments: argparse.Namespace) -> int:
         HudiError: the table cannot be read.
     """
     table = _open(arguments)
-    if arguments.view == "list":
-        letters = _read(table, arguments.where, arguments.all, _WITHOUT_RECORD)
-        rows = group_letters(pa.concat_tables([REJECTS_SCHEMA.empty_table(), *letters]))
-    else:
-        found = _records(table, arguments)
-        rows = list(islice(found, arguments.limit))
-    show_rows(rows, Console(), arguments.json, _NONE)
+    rows = [] if table is None else _rows(table, arguments)
+    is_empty = not rows and not arguments.json
+    show_rows(rows, Console(), arguments.json, _explain_none(table, arguments) if is_empty else "")
     return 0
 
 
-def _open(arguments: argparse.Namespace) -> OpenTable:
+def _rows(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
+    if arguments.view == "show":
+        return list(islice(_records(table, arguments), arguments.limit))
+    letters = _read(table, arguments.where, arguments.all, _WITHOUT_RECORD)
+    return group_letters(pa.concat_tables([REJECTS_SCHEMA.empty_table(), *letters]))
+
+
+def _explain_none(table: OpenTable | None, arguments: argparse.Namespace) -> str:
+    """Return why nothing is printed: there are no letters, or only others."""
+    if table is None or not any(one.num_rows for one in _read(table, None, True, ["offset"])):
+        return _why_none(arguments)
+    matching = "" if arguments.where is None else " matches --where"
+    if arguments.all:
+        return f"no dead letter{matching}, but there are others"
+    return (
+        f"no unresolved dead letter{matching}, but there are others; --all also shows those that a "
+        "replay has resolved"
+    )
+
+
+def _why_none(arguments: argparse.Namespace) -> str:
+    if not arguments.target.endswith(_PIPELINE_ENDINGS):
+        return _NONE + _PREVIEW
+    tree = load_tree(arguments.target, arguments.overrides)
+    if not has_route(tree):
+        return _NONE + _PREVIEW
+    return _NONE_OF_STREAM if chosen_value(tree) is None else _NONE + _ERROR_OF_RUN
+
+
+def _open(arguments: argparse.Namespace) -> OpenTable | None:
+    """Return the dead-letter table; None if it is that of a stream, and does not exist yet."""
     target: str = arguments.target
+    table: OpenTable | None
     if not target.endswith(_PIPELINE_ENDINGS):
         if arguments.overrides:
             message = "--set is for a pipeline file; a table has no settings"
@@ -74,25 +105,28 @@ def _open(arguments: argparse.Namespace) -> OpenTable:
         message = "--storage is for a table; a pipeline file has table.storage_options"
         raise InvalidConfig(message)
     else:
-        config = _pipeline_of(target, arguments.overrides)
-        arguments.redacted = build_redactor(config)
-        if not config.dead_letters.enabled:
-            message = f"{target}: dead_letters.enabled is false, so there is no dead-letter table"
-            raise InvalidConfig(message)
-        table = open_table(dead_letters_location(config))
-    check_dead_letters(table)
+        table = _open_of_pipeline(arguments)
+    if table is not None:
+        check_dead_letters(table)
     return table
 
 
-def _pipeline_of(file: str, overrides: Sequence[str]) -> PipelineConfig:
-    """Return a pipeline. With a route, its dead letters are those of the stream.
+def _open_of_pipeline(arguments: argparse.Namespace) -> OpenTable | None:
+    """Return the dead-letter table of a pipeline. With a route, it is that of the stream.
 
-    If ``route.value`` is set, they are those of one table.
+    If ``route.value`` is set, it is that of one table. The table of a stream is created with its
+    first dead letter, so it may be missing (None).
     """
+    file, overrides = arguments.target, arguments.overrides
     tree = load_tree(file, overrides)
-    if has_route(tree) and chosen_value(tree) is None:
-        return RouteTemplate.of(tree).of_letters()
-    return load(file, overrides)
+    is_of_stream = has_route(tree) and chosen_value(tree) is None
+    config = RouteTemplate.of(tree).of_letters() if is_of_stream else load(file, overrides)
+    arguments.redacted = build_redactor(config)
+    if not config.dead_letters.enabled:
+        message = f"{file}: dead_letters.enabled is false, so there is no dead-letter table"
+        raise InvalidConfig(message)
+    location = dead_letters_location(config)
+    return find_table(location) if is_of_stream else open_table(location)
 
 
 def check_dead_letters(table: OpenTable) -> None:

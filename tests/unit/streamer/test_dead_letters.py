@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,7 +52,7 @@ class _Topic:
 class Pipeline:
     """A pipeline in a file, which has written one batch of records."""
 
-    def __init__(self, folder: Path, **table: object) -> None:
+    def __init__(self, folder: Path, records: Sequence[Record] = RECORDS, **table: object) -> None:
         self.file, self.table = str(folder / "orders.yaml"), str(folder / "orders")
         tree: dict[str, Any] = {
             "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
@@ -65,7 +66,7 @@ class Pipeline:
         sink, self.writers = open_sink(validated(tree), cast(KafkaSource, _Topic()))
         sink.recover()
         sink.checkpoint()
-        sink.write(kafka_batch("orders", 0, RECORDS), InThisProcess())
+        sink.write(kafka_batch("orders", 0, records), InThisProcess())
 
     @property
     def rows(self) -> TableWriter:
@@ -104,13 +105,28 @@ def test_letters_are_counted_by_code_step_and_reason_without_the_values(
     assert [one["code"] for one in printed(capsys)] == ["transform_failed"]
 
 
-def test_an_empty_list_names_the_command_that_shows_rejects_of_a_stopped_run(
-    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("view", ["list", "show"])
+def test_a_table_without_letters_names_the_command_that_shows_rejects_of_a_stopped_run(
+    tmp_path: Path, view: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["dead-letters", "list", pipeline.file, "--where", "code = 'none'"]) == OK
+    file = Pipeline(tmp_path, records=[{"id": "1", "ts": 1, "price": "1"}]).file
+    assert main(["dead-letters", view, file]) == OK
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("no dead letters; a run that stops because too many records")
     assert "lakemark preview shows" in shown
+
+
+@pytest.mark.parametrize("view", ["list", "show"])
+def test_a_condition_without_letters_is_not_reported_as_a_table_without_letters(
+    pipeline: Pipeline, view: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = ["dead-letters", view, pipeline.file, "--where", "offset = 77"]
+    for options, shown in (
+        ([], "no unresolved dead letter matches --where, but there are others; --all also shows"),
+        (["--all"], "no dead letter matches --where, but there are others"),
+    ):
+        assert main([*nowhere, *options]) == OK
+        assert " ".join(capsys.readouterr().out.split()).startswith(shown)
 
 
 def test_letters_are_shown_with_their_raw_records(

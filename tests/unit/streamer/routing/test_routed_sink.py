@@ -96,6 +96,34 @@ def test_dead_letters_of_the_stream_and_of_a_table_are_listed_by_the_pipeline_fi
     assert codes == ["missing_route", "invalid_value"]
 
 
+def test_an_empty_list_of_a_routed_pipeline_names_no_command_that_refuses_routes(
+    topic: RoutedTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.send(order(0, "a"))
+    topic.run()
+    file = tmp_path / "shop.yaml"
+    file.write_text(yaml.safe_dump(topic.sections()))
+    capsys.readouterr()
+    assert main(["dead-letters", "list", str(file), "--set", "route.value=a"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("no dead letters; ")
+    assert shown.endswith("but its error shows the first of them")
+
+
+def test_a_stream_without_dead_letters_is_no_error(
+    topic: RoutedTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.send(order(0, "a"))
+    topic.run()
+    file = tmp_path / "shop.yaml"
+    file.write_text(yaml.safe_dump(topic.sections()))
+    capsys.readouterr()
+    assert main(["dead-letters", "list", str(file)]) == 0
+    assert "--set route.value=NAME shows those of one" in capsys.readouterr().out
+    assert main(["dead-letters", "list", str(file), "--json"]) == 0
+    assert capsys.readouterr().out == ""
+
+
 def test_a_field_inside_an_object_names_the_table(topic: RoutedTopic) -> None:
     topic.route = {"field": "meta.kind"}
     topic.send({"id": "0", "meta": {"kind": "a", "other": 1}}, {"id": "1", "meta": {"kind": "b"}})
