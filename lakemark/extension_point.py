@@ -55,7 +55,7 @@ class ExtensionPoint(Generic[T]):
             name: the name of the entry point.
             values: the positional arguments of its object.
             options: the keyword arguments.
-            built_in: the names of lakemark's own implementations, for the error.
+            built_in: the names of lakemark's own implementations, for the error; maybe none.
 
         Raises:
             InvalidConfig: no package declares this name, the object cannot be imported or called,
@@ -78,10 +78,9 @@ class ExtensionPoint(Generic[T]):
         found = entry_points(group=self.group)
         if name not in found.names:
             known = ", ".join([*built_in, *self.installed_names()])
-            message = (
-                f"{self.noun} {name!r} is neither one of lakemark's nor declared in the entry "
-                f"points {self.group}; use one of {known}"
-            )
+            lacks = "neither one of lakemark's nor declared" if built_in else "not declared"
+            remedy = f"use one of {known}" if known else "install the package that declares it"
+            message = f"{self.noun} {name!r} is {lacks} in the entry points {self.group}; {remedy}"
             raise InvalidConfig(message)
         return found[name]
 

@@ -80,7 +80,7 @@ def test_the_step_of_a_package_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (row,) = open_table(StorageLocation(str(tmp_path / "notes"))).scan().to_table().to_pylist()
     assert row["note"] == "x" * 20
     tree["transform"] = [{"step": "plugin", "name": "lengthen"}]
-    with pytest.raises(InvalidConfig, match=r"transform.0.plugin: no .* 'lengthen' .*shorten"):
+    with pytest.raises(InvalidConfig, match=r"transform.0.plugin: .*'lengthen' .*shorten"):
         validated(tree)
 
 

@@ -12,12 +12,18 @@ The object is called with the texts in ``settings`` of the step as keyword argum
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 
-from lakemark.errors import InvalidConfig
+from lakemark.extension_point import ExtensionPoint
 from transforms.steps.transform import Transform
 
-GROUP = "lakemark.transforms"
+_INSTALLED: ExtensionPoint[Transform] = ExtensionPoint(
+    group="lakemark.transforms",
+    noun="step",
+    verb="created",
+    protocol="Transform",
+    module="transforms.steps.transform",
+    members=("output_schema", "apply", "key_sources", "apply_to_keys"),
+)
 
 
 def load_transform(name: str, settings: Mapping[str, str]) -> Transform:
@@ -31,26 +37,4 @@ def load_transform(name: str, settings: Mapping[str, str]) -> Transform:
         InvalidConfig: no package declares this name, the object cannot be imported or created, or
             it does not return a ``Transform``.
     """
-    found = entry_points(group=GROUP)
-    if name not in found.names:
-        installed = ", ".join(sorted(found.names)) or "none"
-        message = (
-            f"no installed package declares {name!r} in the entry points {GROUP} (installed: "
-            f"{installed}); install it for the driver and for every executor"
-        )
-        raise InvalidConfig(message)
-    try:
-        created = found[name].load()(**settings)
-    except Exception as error:  # code of another package may raise any error
-        message = (
-            f"{name} ({found[name].value}) cannot be created: {type(error).__name__}: {error}; "
-            "correct its settings"
-        )
-        raise InvalidConfig(message) from error
-    if not isinstance(created, Transform):
-        message = (
-            f"{name} ({found[name].value}) returned {type(created).__name__}; inherit from "
-            "Transform of transforms.steps.transform"
-        )
-        raise InvalidConfig(message)
-    return created
+    return _INSTALLED.load(name, (), settings, ())
