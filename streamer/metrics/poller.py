@@ -61,9 +61,14 @@ class _Poller:
                 self._after_poll()
             except Exception:  # no error may end the thread; the run reports its own failures
                 self._metrics.record_failed_poll()
+                self._close_peek()  # its secrets may have been replaced
             ending.wait(interval_s)
-        if self._peek is not None:
-            self._peek.close()
+        self._close_peek()
+
+    def _close_peek(self) -> None:
+        peek, self._peek = self._peek, None
+        if peek is not None:
+            peek.close()
 
     def _poll(self) -> None:
         for name, table in self._tables.items():

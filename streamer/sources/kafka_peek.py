@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sinks.audit import OffsetGap
@@ -166,7 +166,7 @@ class KafkaPeek:
         """Close the connection; further calls have no effect."""
         try:
             self._consumer.close(self._jvm.java.time.Duration.ofSeconds(1))
-        except Py4JJavaError:  # the connection is already closed if the JVM has exited
+        except Py4JError:  # the connection is already closed if the JVM has exited
             return
 
     def _first_records(

@@ -12,6 +12,9 @@ from pyspark.sql import SparkSession
 from sinks.audit import OffsetGap
 from streamer.config.kafka_source import KafkaSourceConfig
 from streamer.config.load import validated
+from streamer.events import RunStarted
+from streamer.metrics.poller import poll_in_background
+from streamer.metrics.run_metrics import RunMetrics
 from streamer.sources import kafka as kafka_source
 from streamer.sources import kafka_peek
 from streamer.sources.errors import (
@@ -27,6 +30,7 @@ from streamer.sources.kafka_peek import KafkaPeek
 from streamer.sources.poll_size import MAX_RECORDS
 from streamer.stream_failure import is_transient
 from tests.fixtures.kafka import Kafka
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -184,6 +188,29 @@ def test_gaps_of_all_partitions_are_asked_for_at_once(
             with pytest.raises(RecordsWithheld, match=f"offset {begin} of partition 2"):
                 source.check_read(start.topic_id, [*gaps, OffsetGap(2, begin, begin + 2)])
         assert asked == [3] * 4
+
+
+def test_metrics_of_the_lag_return_after_their_consumer_has_failed(
+    spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, because the password with which it logged in was replaced."""
+    topic, opened = kafka.create_topic(), list[KafkaPeek]()
+    kafka.produce(topic, [(None, SHORT)])
+    metrics = RunMetrics("shop", topic)
+    metrics(RunStarted("shop", topic, "orders", {0: 0}, False))
+    with source_of(spark, kafka, topic) as source:
+        peek = source.peek
+
+        def open_peek() -> KafkaPeek:
+            opened.append(peek())
+            if len(opened) == 1:
+                opened[0].close()
+            return opened[-1]
+
+        monkeypatch.setattr(source, "peek", open_peek)
+        with poll_in_background(source, {}, metrics, 0.05, lambda: False, lambda: None):
+            until(lambda: any(one.seconds is not None for one in metrics.lag), within_s=60)
+    assert len(opened) == 2
 
 
 def test_a_property_that_only_a_consumer_knows_is_checked(
