@@ -276,7 +276,7 @@ def test_replay_keeps_the_metadata_tables(pipeline: Pipeline, setting: str) -> N
 )
 def test_replay_into_a_table_that_does_not_compare_event_times_must_be_confirmed(
     stored_ordering: tuple[str, ...],
-    table: dict[str, object],
+    table: dict[str, Any],
     reason: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
