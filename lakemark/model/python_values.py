@@ -6,6 +6,15 @@ import numpy as np
 import pyarrow as pa
 
 
+def python_values(values: pa.Array | pa.ChunkedArray) -> list[object]:
+    """Return the values; see ``python_value``."""
+    try:
+        found: list[object] = values.to_pylist(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError):  # a time outside the years 1 to 9999
+        return [python_value(one) for one in values]
+    return found
+
+
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     """Return the rows; see ``python_value``."""
     try:

@@ -15,6 +15,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from lakemark.model.python_values import python_values
+
 
 def rescue_texts(
     rows: pa.Table, schema: pa.Schema, whole: Sequence[Collection[str]]
@@ -32,7 +34,7 @@ def rescue_texts(
     # In the writer's order: the order of a set differs between processes, and two attempts to write
     # a batch must write the same bytes.
     types = {field.name: field.type for field in rows.schema if field.name in chosen}
-    columns = {name: rows.column(name).to_pylist(maps_as_pydicts="lossy") for name in types}
+    columns = {name: python_values(rows.column(name)) for name in types}
     return [_rescue_row(row, columns, types, known, kept) for row, kept in enumerate(whole)]
 
 

@@ -20,6 +20,7 @@ from lakemark.model.meta_columns import (
 from lakemark.model.written_columns import is_written
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_framing import PlainFraming
+from transforms.decode.columns import ColumnsDecoder
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
@@ -390,3 +391,26 @@ def test_a_partition_with_too_long_a_path_is_rejected_if_the_table_says_so() -> 
     assert rejects.column("offset").to_pylist() == [1, 3]
     assert rejects.column("code").to_pylist() == ["invalid_partition"] * 2
     assert all("is too long" in reason for reason in rejects.column("reason").to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "text"),
+    [
+        ("timestamp", pa.array([1 << 60], pa.timestamp("us", "UTC")), "38504-"),
+        ("date", pa.array([10_000_000], pa.int32()).view(pa.date32()), "29349-"),
+        ("array<date>", pa.array([[10_000_000]], pa.list_(pa.int32())), "29349-"),
+    ],
+)
+def test_a_row_of_a_file_with_a_time_that_python_lacks_is_rejected_as_json(
+    kind: str, stored: pa.Array, text: str
+) -> None:
+    if pa.types.is_list(stored.type):
+        stored = pa.ListArray.from_arrays(stored.offsets, stored.values.view(pa.date32()))
+    converter = RecordConverter(ColumnsDecoder(parse_schema({"id": "string", "at": kind})), KEYS)
+    rows = pa.StructArray.from_arrays([pa.array(["a"]), stored], names=["id", "at"])
+    records = batch("").set_column(1, "value", pa.chunked_array([rows]))
+    rejects = converter(records).rejects.rows.to_pylist()
+    assert [one["code"] for one in rejects] == ["invalid_value"]
+    value = json.loads(rejects[0]["value"])
+    assert value["id"] == "a"
+    assert text in str(value["at"])
