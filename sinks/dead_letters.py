@@ -38,6 +38,9 @@ from transforms.rejects import REJECTS_SCHEMA
 #: The columns that every dead-letter table has, whichever version of lakemark created it.
 _FIRST_COLUMNS = frozenset({*KEY_FIELDS, "timestamp", "key", "value", "reason", "stage"})
 
+#: The columns of ``describe_first``. The time of a record may be one that Python lacks.
+_SHOWN_COLUMNS = [*KEY_FIELDS, "reason"]
+
 #: The columns from which ``find_records`` finds the records of a table.
 KEY_COLUMNS = (RECORD_KEY, "key", "value")
 
@@ -52,7 +55,12 @@ def first_reject(changes: pa.Table) -> str | None:
     names = changes.schema.names[len(META_COLUMNS) :][: len(REJECTS_SCHEMA)]
     if names != REJECTS_SCHEMA.names or not changes.num_rows:
         return None
-    first = changes.slice(0, 1).to_pylist()[0]
+    return describe_first(changes)
+
+
+def describe_first(letters: pa.Table) -> str:
+    """Return origin and reason of the first of some dead letters; at least one."""
+    (first,) = letters.select(_SHOWN_COLUMNS).slice(0, 1).to_pylist()
     return f"{first['topic']} {first['partition']}:{first['offset']}: {first['reason']}"
 
 

@@ -24,6 +24,7 @@ from lakemark.write.delete_marks import OPERATIONS
 from transforms.conversion_config import ConversionConfig
 from transforms.converted_batch import ConvertedBatch
 from transforms.decode.decode_result import DecodeResult, Indices
+from transforms.decode.timestamps import find_out_of_range
 from transforms.expectations import Outcome
 from transforms.raw_records import kafka_columns, parts_of
 from transforms.reject_reason import RejectCode, RejectReason
@@ -125,6 +126,7 @@ class ChangeBuilder:
             ),
             self._unstorable_deletes_fault(rows, kinds),
             *self._unavailable_faults(rows, arrivals, is_deleted),
+            *self._time_faults(rows),
             *self._header_faults(arrivals, {one.name for one in self._config.header_columns}),
         ]
         if not config.keeps_absent_fields:
@@ -169,6 +171,19 @@ class ChangeBuilder:
             _Fault(mask & ~is_deleted, rules.unfilled(name), Stage.DECODE)
             for name, mask in found.items()
         ]
+
+    def _time_faults(self, rows: pa.Table) -> list[_Fault]:
+        """Find the records whose own time fills a column, but is none that a table stores."""
+        config = self._config
+        if "timestamp" not in config.kafka_columns:
+            return []
+        name = f"{config.kafka_prefix}timestamp"
+        found = find_out_of_range(rows.column(name).combine_chunks())
+        if found is None:
+            return []
+        text = f"column {name!r}: the time of the record lies outside the years 1 to 9999"
+        reason = RejectReason(RejectCode.INVALID_VALUE, text, name)
+        return [_Fault(_to_mask(pc.fill_null(found, False)), reason, Stage.DECODE)]
 
     def _header_faults(self, arrivals: Indices, names: Set[str]) -> list[_Fault]:
         """Find the records whose headers cannot fill the columns with these names."""

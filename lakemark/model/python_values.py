@@ -15,7 +15,7 @@ def python_values(values: pa.Array | pa.ChunkedArray) -> list[object]:
     return found
 
 
-def python_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
+def python_rows(batch: pa.RecordBatch | pa.Table) -> list[dict[str, object]]:
     """Return the rows; see ``python_value``."""
     try:
         rows: list[dict[str, object]] = batch.to_pylist(maps_as_pydicts="lossy")
@@ -24,7 +24,7 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     return rows
 
 
-def _python_row(batch: pa.RecordBatch, row: int) -> dict[str, object]:
+def _python_row(batch: pa.RecordBatch | pa.Table, row: int) -> dict[str, object]:
     names = batch.schema.names
     return {name: python_value(batch.column(at)[row]) for at, name in enumerate(names)}
 

@@ -47,7 +47,7 @@ from checkpoints.routed_positions import RoutedPositions, later
 from lakemark.errors import InvalidConfig
 from lakemark.transaction.conflicts import ReplacementPending
 from sinks.batch import BatchResult, KafkaBatch
-from sinks.dead_letters import first_reject
+from sinks.dead_letters import describe_first, first_reject
 from sinks.hudi.exchange import Exchange
 from sinks.reject_counts import count_by_code
 from sinks.reject_limit import RejectCounter, RejectLimit
@@ -303,9 +303,7 @@ class RoutedSink:
         if not len(unread):
             self._reject_counter.add(0, count)
             return unread.rows
-        first = unread.rows.slice(0, 1).to_pylist()[0]
-        text = f"{first['topic']} {first['partition']}:{first['offset']}: {first['reason']}"
-        self._reject_counter.check(len(unread), count, text)
+        self._reject_counter.check(len(unread), count, describe_first(unread.rows))
         end = later(reached, batch.end)
         changes = self._letters.write(unread, reached, end, batch.topic_id)
         self._letters_reached = end

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
 from lakemark.errors import InvalidConfig
+from lakemark.model.python_values import python_rows
 from lakemark.operations.open_table import OpenTable, open_table
 from sinks.dead_letters import is_dead_letter_table, with_all_columns
 from streamer.commands.location import open_named_table
@@ -195,7 +196,7 @@ def group_letters(letters: pa.Table) -> list[Facts]:
             "last": _time_text(row["timestamp_max"]),
             "such as": row["origin_min"],
         }
-        for row in counted.sort_by(order).to_pylist()
+        for row in python_rows(counted.sort_by(order))
     ]
 
 
@@ -206,7 +207,7 @@ def _origins(letters: pa.Table) -> pa.ChunkedArray:
 
 def _records(table: OpenTable, arguments: argparse.Namespace) -> Iterator[Facts]:
     for letters in _read(table, arguments.where, arguments.all, REJECTS_SCHEMA.names):
-        for row, origin in zip(letters.to_pylist(), _origins(letters).to_pylist(), strict=True):
+        for row, origin in zip(python_rows(letters), _origins(letters).to_pylist(), strict=True):
             yield _facts(row, origin)
 
 
@@ -235,8 +236,9 @@ def _headers_text(headers: Sequence[Mapping[str, object]] | None) -> str | None:
     return ", ".join(f"{one['key']}={as_text(one['value']) or ''}" for one in headers)
 
 
-def _time_text(time: datetime | None) -> str | None:
-    return None if time is None else time.isoformat()
+def _time_text(time: object) -> str | None:
+    """Return a time as text; ``python_value`` has done so for a time that Python lacks."""
+    return time.isoformat() if isinstance(time, datetime) else cast(str | None, time)
 
 
 def as_text(content: object) -> str | None:

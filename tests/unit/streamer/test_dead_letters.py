@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 
 from lakemark.config.table_properties import MergeMode
 from lakemark.config.table_spec import TableSpec
@@ -67,6 +70,7 @@ class Pipeline:
         sink.recover()
         sink.checkpoint()
         sink.write(kafka_batch("orders", 0, records), InThisProcess())
+        self.sink = sink
 
     @property
     def rows(self) -> TableWriter:
@@ -142,6 +146,26 @@ def test_letters_are_shown_with_their_raw_records(
     assert letter["column"] == "price"
     assert main([*show, "--limit", "2"]) == OK
     assert len(printed(capsys)) == 2
+
+
+def test_a_record_whose_time_python_lacks_becomes_a_letter(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some producers set microseconds, and Kafka takes them for milliseconds."""
+    batch = kafka_batch("orders", len(RECORDS), [b"broken"])
+    records = cast(pa.Table, batch.records)
+    times = pa.array([1_700_000_000_000_000_000], pa.timestamp("us", "UTC"))
+    records = records.set_column(records.schema.get_field_index("timestamp"), "timestamp", times)
+    late = replace(batch, records=cast(DataFrame, records))
+    assert pipeline.sink.write(late, InThisProcess()).rejected == 1
+    where = f"offset = {len(RECORDS)}"
+    assert main(["dead-letters", "show", pipeline.file, "--json", "--where", where]) == OK
+    (letter,) = printed(capsys)
+    assert letter["value"] == "broken"
+    assert letter["timestamp"].startswith("55840-11-08")
+    assert main(["dead-letters", "list", pipeline.file, "--json", "--where", where]) == OK
+    (group,) = printed(capsys)
+    assert group["last"] == letter["timestamp"]
 
 
 def test_letters_are_replayed_with_the_current_pipeline(

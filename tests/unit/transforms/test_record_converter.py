@@ -414,3 +414,15 @@ def test_a_row_of_a_file_with_a_time_that_python_lacks_is_rejected_as_json(
     value = json.loads(rejects[0]["value"])
     assert value["id"] == "a"
     assert text in str(value["at"])
+
+
+def test_a_time_of_a_record_that_tables_lack_rejects_the_record_if_it_fills_a_column() -> None:
+    times = pa.array([1_700_000_000_000_000_000, 1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    records = batch('{"id": "a"}', '{"id": "b"}')
+    records = records.set_column(records.schema.get_field_index("timestamp"), "timestamp", times)
+    converted = RecordConverter(DECODER, KEYS, kafka_columns=("timestamp",))(records)
+    assert converted.changes["id"].to_pylist() == ["b"]
+    rejects = converted.rejects.rows
+    assert rejects["code"].to_pylist() == ["invalid_value"]
+    assert rejects["column"].to_pylist() == ["_kafka_timestamp"]
+    assert RecordConverter(DECODER, KEYS)(records).changes.num_rows == 2
