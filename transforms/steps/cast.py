@@ -41,6 +41,10 @@ _CASTS: tuple[tuple[_Test, tuple[_Test, ...]], ...] = (
 _ZONED = r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
+#: A text of infinity.
+_INFINITY = r"(?i)^[-+]?inf"
+
+
 @dataclass(frozen=True, slots=True)
 class Cast(Transform):
     """Changes the types of columns. A value that does not fit the new type rejects its record.
@@ -106,12 +110,34 @@ def _cast(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
         return _check_years(_parse_times(values))
     if _TEXTS(given) and _DECIMALS(wanted):
         return to_decimals(values, wanted)
+    if _TEXTS(given) and _INTEGERS(wanted):
+        return _parse_integers(values, wanted)
+    if _TEXTS(given) and _FLOATS(wanted):
+        return _parse_floats(values, wanted)
     if _INTEGERS(given) and _DECIMALS(wanted):
         return values.cast(pa.decimal128(19, 0)).cast(wanted)
     cast = values.cast(wanted)
     if given == pa.float64() and wanted == pa.float32():
         _check_finite(values, cast)
     return _check_years(cast) if _DATES(wanted) else cast
+
+
+def _parse_integers(texts: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Parse decimal digits. pyarrow also reads hexadecimal ones, as the bits of a number."""
+    if pc.any(pc.match_substring_regex(texts, "[xX]")).as_py():
+        message = "the text is no number of decimal digits"
+        raise pa.ArrowInvalid(message)
+    return texts.cast(wanted)
+
+
+def _parse_floats(texts: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Parse numbers. pyarrow reads one that is too large as infinity."""
+    numbers = texts.cast(wanted)
+    is_large = pc.and_not(pc.is_inf(numbers), pc.match_substring_regex(texts, _INFINITY))
+    if pc.any(is_large).as_py():
+        message = f"the value is out of the range of {wanted}"
+        raise pa.ArrowInvalid(message)
+    return numbers
 
 
 def _parse_times(texts: pa.ChunkedArray) -> pa.ChunkedArray:
