@@ -76,7 +76,13 @@ class Sql(Transform):
 
         query = _rewrite(self.query, filters)
         numbered = rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))
-        errors = (duckdb.DataError, duckdb.InvalidInputException, duckdb.OutOfMemoryException)
+        errors = (
+            duckdb.DataError,
+            duckdb.InvalidInputException,
+            duckdb.NotImplementedException,
+            duckdb.OutOfMemoryException,
+            duckdb.SyntaxException,  # in a pattern that a value contains
+        )
         with _connection() as connection:
             parts, rejected = compute_in_parts(
                 lambda some: _run(connection, query, some, is_numbered=True), numbered, errors

@@ -167,3 +167,11 @@ def test_missing_duckdb_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> 
         InvalidConfig, match=r"needs DuckDB, .* pip install '/path/to/lakemark\[sql\]'"
     ):
         Sql("select id from records").output_schema(SCHEMA)
+
+
+def test_a_wrong_pattern_in_a_value_rejects_its_record() -> None:
+    step = Sql("select id, 'a' like 'a' escape id as found from records")
+    rows = ROWS.slice(0, 3).set_column(0, "id", pa.array(["!", "two", "?"]))
+    done = step.apply(rows)
+    assert done.rows["id"].to_pylist() == ["!", "?"]
+    assert "Invalid escape string" in done.rejected[1]
