@@ -10,7 +10,10 @@ from lakemark.sql.engine import quoted_name
 #: A sum of integers is a ``hugeint``; Arrow has no integers of 128 bits.
 _RETURNED_AS: Final = {
     "hugeint": "bigint",
-    **dict.fromkeys(("interval", "bit", "enum", "variant", "time with time zone"), "varchar"),
+    **dict.fromkeys(
+        ("uhugeint", "bignum", "interval", "bit", "enum", "variant", "time with time zone"),
+        "varchar",
+    ),
 }
 
 

@@ -105,6 +105,8 @@ def test_result_keeps_its_order_if_values_are_returned_as_another_type(
         ("['101'::bit]::bit[1]", ["101"]),
         ("{'At': [interval 1 day], 'n': 1::hugeint}", {"At": ["1 day"], "n": 1}),
         ("map {'a'::enum('a', 'b'): 2::hugeint}", [("a", 2)]),
+        (f"{2**128 - 1}::uhugeint", str(2**128 - 1)),
+        (f"[{10**40}]", [str(10**40)]),
     ],
 )
 def test_values_inside_a_value_are_returned_as_another_type(text: str, value: object) -> None:
