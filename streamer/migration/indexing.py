@@ -77,7 +77,8 @@ def _without_buckets(job: Job, kind: str) -> Outcome:
     )
     if is_built and not inserts(job):
         return Sets("table.index", name, job.named(_TYPE, enable))
-    comment = "" if job.has(_TYPE) else "Like the default index of Apache Hudi, it looks up keys."
+    index = f"index {kind}" if job.has(_TYPE) else "default index"
+    comment = "" if kind in _BUILT else f"Like the {index} of Apache Hudi, it looks up keys."
     return Sets("table.index", "lookup", job.named(_TYPE), comment)
 
 

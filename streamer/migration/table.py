@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import compress
 
 from lakemark.config import keys
 from lakemark.config.key_generators import (
@@ -16,6 +17,7 @@ from lakemark.config.key_generators import (
 from lakemark.config.partition_field import PartitionField
 from lakemark.config.table_spec import TABLE_NAME_PATTERN
 from lakemark.config.time_folders import TimeFolders
+from lakemark.config.time_pattern import TimePattern
 from lakemark.errors import InvalidConfig
 from lakemark.storage import canonical_url
 from streamer.config.masking import passwords_in
@@ -31,7 +33,6 @@ _DUPLICATES = "hoodie.merge.allow.duplicate.on.inserts"
 _LOG_FORMAT = "hoodie.logfile.data.block.format"
 CDC = "hoodie.table.cdc.enabled"
 _CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
-_DATE_STRING = "DATE_STRING"  # the type of times that are texts
 _TIMES = (
     keys.TIMESTAMP_TYPE,
     keys.TIMESTAMP_SCALAR_UNIT,
@@ -203,20 +204,36 @@ def _time_partitions(
         folders = TimeFolders.of({**values, keys.TIMESTAMP_ZONE: zone})
     except InvalidConfig as error:
         yield Sets("table.partition_by", columns)
-        yield Missing(names, f"{error}; continue the table with Apache Hudi", True)
+        yield Missing(names, f"{error}; {_remedy_of_folders(values, columns, by_time)}", True)
         return
     expressions = [
         str(PartitionField(column, folders.pattern.text, zone)) if is_time else column
         for column, is_time in zip(columns, by_time, strict=True)
     ]
     is_stored = generator is KeyGeneratorType.TIMESTAMP
-    comments = []
-    if values.get(keys.TIMESTAMP_TYPE, "").upper() != _DATE_STRING:
-        timed = [column for column, is_time in zip(columns, by_time, strict=True) if is_time]
-        comments.append(_columns_to_declare(timed))
+    comments = [_columns_to_declare(list(compress(columns, by_time)))]
     if not is_stored:
         comments.append(_properties_to_add({**values, keys.TIMESTAMP_ZONE: zone}))
     yield Sets("table.partition_by", expressions, names, " ".join(comments))
+
+
+def _remedy_of_folders(values: Mapping[str, str], columns: list[str], by_time: list[bool]) -> str:
+    """Return what to do with a table whose folders lakemark cannot name."""
+    remedy = "continue the table with Apache Hudi"
+    try:
+        pattern = TimePattern.parse(values.get(keys.TIMESTAMP_OUTPUT_FORMAT, ""))
+    except InvalidConfig:
+        return remedy
+    text = pattern.text.replace("/", "-")  # a new table has one folder for each field
+    fields = [
+        str(PartitionField(column, text)) if is_time else column
+        for column, is_time in zip(columns, by_time, strict=True)
+    ]
+    return (
+        f"{remedy}, or write a new one: change table.path, declare the columns in decode.schema, "
+        f"{', '.join(compress(columns, by_time))} as timestamp, and set table.partition_by: "
+        f"[{', '.join(fields)}]"
+    )
 
 
 def _columns_to_declare(columns: list[str]) -> str:

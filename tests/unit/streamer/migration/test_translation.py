@@ -671,6 +671,42 @@ CHANGES_ROWS: list[tuple[dict[str, str], dict[str, str | None], str, str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "remedy"),
+    [
+        ("yyyy/MM/dd", "at as timestamp, and set table.partition_by: [region, day(at)]"),
+        ("yyyyMM", "at as timestamp, and set table.partition_by: [region, format(at, yyyyMM)]"),
+        ("EEE", "lakemark formats only"),
+    ],
+)
+def test_folders_of_times_that_are_texts_need_a_new_table(pattern: str, remedy: str) -> None:
+    found = translated(
+        {
+            GENERATOR: f"{KEYGEN}CustomKeyGenerator",
+            PARTITION: "region:SIMPLE,at:TIMESTAMP",
+            f"{TIMES}timestamp.type": "DATE_STRING",
+            f"{TIMES}output.dateformat": pattern,
+        }
+    )
+    text = missing(found, changes_rows=True)[f"{TIMES}timestamp.type"]
+    assert remedy in text
+    assert text.endswith("with Apache Hudi") == (pattern == "EEE")
+
+
+@pytest.mark.parametrize(
+    ("properties", "comment"),
+    [
+        ({}, "# Like the default index of Apache Hudi, it looks up keys."),
+        ({"hoodie.index.type": "BLOOM"}, "# Like the index BLOOM of Apache Hudi, it looks up"),
+        ({"hoodie.index.type": "GLOBAL_SIMPLE"}, "# Like the index GLOBAL_SIMPLE of Apache Hudi"),
+    ],
+)
+def test_an_index_of_lookups_is_explained(properties: dict[str, str], comment: str) -> None:
+    text = translated(properties).text
+    assert text is not None
+    assert comment in text
+
+
 @pytest.mark.parametrize("kind", ["EPOCHMILLISECONDS", "DATE_STRING"])
 def test_columns_that_a_new_table_needs_for_its_folders_are_explained(kind: str) -> None:
     """Numbers have no folders; texts become timestamps when the columns are inferred."""
