@@ -59,9 +59,12 @@ def plan_version_change(table: OpenTable, version: FormatVersion) -> PlannedChan
     Raises:
         Refused: in the new version, Apache Hudi would write other record keys, or needs a column
             that the table does not have.
+        InvalidConfig: an upgrade from a version before 6 needs the time zone of the timeline.
         HudiError: see ``plan_change``.
     """
     change = plan_change(table.context, version, _derived_properties(table, version))
+    if not table.version.is_written:
+        table.store.clock.check()
     pending = tuple(i.requested_at for i in table.store.pending_writes(table.timeline))
     is_written = table.version.is_written
     plans = [plan for _, plan in pending_compactions(table)] if is_written else []

@@ -41,6 +41,19 @@ def test_executed_plan_equals_the_printed_plan(
             assert (root / step["becomes"]).exists()
 
 
+def test_plan_for_an_old_table_asks_for_its_time_zone_as_the_execution_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = unpack("v2_mor_simple", tmp_path).root
+    command = ["table", "upgrade", str(root), "--to", "6"]
+    for step in ("--plan", "--run"):
+        assert main([*command, step]) == MISUSED
+        assert "--timeline-timezone" in capsys.readouterr().err
+    for step in ("--plan", "--run"):
+        assert main([*command, "--timeline-timezone", "UTC", step]) == OK
+    assert open_table(StorageLocation(str(root))).version == 6
+
+
 def test_the_way_back_is_the_other_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
