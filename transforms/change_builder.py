@@ -49,8 +49,7 @@ _NO_KEYS = (
     "delete; delete rows by a condition (Table.delete)"
 )
 _ENCODING_REMEDY = (
-    ", for example because it has a slash or more than 255 bytes; a new table with "
-    "table.url_encode: true encodes slashes and other special characters"
+    "; a new table with table.url_encode: true encodes slashes and other special characters"
 )
 _UNKNOWN_OPERATION = RejectReason(
     RejectCode.INVALID_VALUE,

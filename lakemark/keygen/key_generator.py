@@ -181,10 +181,13 @@ class KeyGeneratorConfig:
     @property
     def no_path_reason(self) -> str:
         """Why a row has no partition path, for errors."""
-        names = ", ".join(self.partition_fields)
+        names = " or ".join(self.partition_fields)
         if self.slash_separated_dates:
             return f"the value of {names} is not a date such as 2026-01-02"
-        return f"the value of {names} cannot name a folder"
+        return (
+            f"the value of {names} cannot name a folder, for example because it has a slash or "
+            "more than 255 bytes"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,7 @@ class RowChanges:
         _check(_mask(keys.is_null()), rows, f"the record key ({key_fields}) is null or empty")
         ambiguous = _mask(self.generator.find_ambiguous_keys(rows))
         _check(ambiguous, rows, f"the record key ({key_fields}) has the same text as other keys")
-        _check(_mask(paths.is_null()), rows, config.no_path_reason)
+        self._check_paths(paths, rows)
         unknown = self.marks.find_unknown_operations(rows)
         _check(unknown, rows, f"column {OPERATION!r} names an unknown operation")
         if self.ordering_fields:
@@ -287,8 +287,14 @@ class RowChanges:
         """
         rows = self._with_expressions(rows)
         paths = self.generator.partition_paths(rows)
-        _check(_mask(paths.is_null()), rows, self.generator.config.no_path_reason)
+        self._check_paths(paths, rows)
         return paths
+
+    def _check_paths(self, paths: pa.Array, rows: pa.Table) -> None:
+        config = self.generator.config
+        is_remedied = not (config.url_encode or config.slash_separated_dates)
+        remedy = "; a new table with url_encode=True encodes slashes" if is_remedied else ""
+        _check(_mask(paths.is_null()), rows, config.no_path_reason + remedy)
 
     def new_keys(self, instant: str, task: int = 0) -> AutomaticKeys | None:
         """Return the generator of automatic keys; None if keys are computed from columns.

@@ -129,6 +129,16 @@ def test_time_without_a_folder_is_refused(tmp_path: Path) -> None:
         table.upsert(row)
 
 
+@pytest.mark.parametrize("url_encode", [False, True])
+def test_row_without_a_path_names_each_field_and_the_remedy_that_is_left(
+    tmp_path: Path, url_encode: bool
+) -> None:
+    table = create(tmp_path / "t", ["id", "day(at)"], url_encode=url_encode)
+    with pytest.raises(lakemark.InvalidRecords, match="id or at_day cannot name a folder") as found:
+        table.upsert(rows(("x" * 256 if url_encode else "a/b", AT, 1)))
+    assert ("url_encode=True" in str(found.value)) == (not url_encode)
+
+
 @pytest.mark.parametrize(
     ("by", "message"),
     [
