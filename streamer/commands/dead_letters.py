@@ -103,7 +103,7 @@ def _open(arguments: argparse.Namespace) -> OpenTable | None:
             raise InvalidConfig(message)
         table = open_named_table(target, arguments.storage)
     elif arguments.storage:
-        message = "--storage is for a table; a pipeline file has table.storage_options"
+        message = "--storage is for a table; a pipeline file has table.storage"
         raise InvalidConfig(message)
     else:
         table = _open_of_pipeline(arguments)

@@ -1,7 +1,8 @@
-"""Each setting that a page names exists, and accepts the value that the page gives it."""
+"""Each setting that a page or a message names exists, and accepts the value of the page."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,13 @@ from streamer.config.render import json_schema
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+
+#: The packages with messages for the writer of a pipeline file.
+CODE = [
+    file
+    for package in ("streamer", "sinks", "transforms", "checkpoints")
+    for file in sorted((ROOT / package).rglob("*.py"))
+]
 
 SCHEMA = json_schema()
 SECTIONS = "|".join(sorted(SCHEMA["properties"].keys() & set(PipelineConfig.model_fields)))
@@ -41,6 +49,28 @@ def named_settings(text: str) -> Iterator[tuple[str, str]]:
             yield path, value
 
 
+#: A setting in a message, which has no marks around it.
+_IN_MESSAGE = re.compile(rf"(?<![\w./-])(?:{SECTIONS})(?:\.[a-z_]+)+(?![\w(/])")
+
+#: Like ``_OTHERS``, for messages: also the names of pages, and fields of Debezium's events.
+_OTHERS_IN_MESSAGE = re.compile(rf"{_OTHERS.pattern}|^source\.ts_ms$|\.md$")
+
+
+def named_in_messages(code: str) -> Iterator[str]:
+    """Find the settings in the texts of a module: in its strings with spaces, without docstrings.
+
+    A string without a space is no text for people, but often the name of a metric or module.
+    """
+    tree = ast.parse(code)
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        if id(node) not in docs and " " in node.value:
+            found = _IN_MESSAGE.findall(node.value)
+            yield from (name for name in found if not _OTHERS_IN_MESSAGE.search(name))
+
+
 def schemas_at(path: str) -> list[Mapping[str, Any]]:
     """Return the schemas of a setting. There are several if its section depends on the format."""
     found: list[Mapping[str, Any]] = [SCHEMA]
@@ -51,6 +81,8 @@ def schemas_at(path: str) -> list[Mapping[str, Any]]:
 
 def _children(schema: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
     for choice in _choices(schema):
+        if "items" in choice:
+            yield from _children(choice["items"], name)
         if name in choice.get("properties", {}):
             yield choice["properties"][name]
         elif isinstance(choice.get("additionalProperties"), dict):
@@ -83,6 +115,21 @@ def accepts(path: str, value: str) -> bool:
 def test_settings_in_texts_exist_and_accept_their_values(page: Path) -> None:
     wrong = [one for one in named_settings(page.read_text()) if not accepts(*one)]
     assert not wrong
+
+
+def test_settings_in_messages_exist() -> None:
+    wrong = {
+        (str(file.relative_to(ROOT)), name)
+        for file in CODE
+        for name in named_in_messages(file.read_text())
+        if not accepts(name, "")
+    }
+    assert not wrong
+
+
+def test_a_wrong_name_in_a_message_is_noticed() -> None:
+    code = 'def f() -> None:\n    """About table.bukets."""\n    g(f"{x}: set table.bukets")\n'
+    assert list(named_in_messages(code)) == ["table.bukets"]
 
 
 def test_a_wrong_name_or_value_is_noticed() -> None:

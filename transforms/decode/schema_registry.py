@@ -205,7 +205,8 @@ class SchemaRegistry:
         if isinstance(reason, ssl.SSLCertVerificationError):
             message = (
                 f"the certificate of the schema registry at {self.url} is not trusted: "
-                f"{reason.verify_message}; name its authority in decode.schema_registry.ca_file"
+                f"{reason.verify_message}; name its authority in "
+                "decode.schema_registry.access.ca_file"
             )
             return RegistryRefused(message)
         message = (
