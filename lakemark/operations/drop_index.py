@@ -45,7 +45,11 @@ def find_droppable(table: OpenTable, name: str) -> TableIndex:
     indexes = list_indexes(table)
     found = _find(table, name, indexes)
     if found is None and name in ALWAYS:
-        message = f"{name} of table {table.location.url} is no index that can be dropped alone"
+        message = (
+            f"{name} is a part of the metadata table of {table.location.url}, not an index that "
+            "can be dropped alone; to write less, choose the columns with statistics "
+            "(lakemark table index statistics)"
+        )
         raise InvalidConfig(message)
     if found is None:
         have = ", ".join(one.name for one in indexes) or "none"
