@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_five_tables_go_on_while_the_sixth_fails_and_it_catches_up_after_the_men
     assert "1 of 6 tables were set aside: kind3" in done.stderr
     assert f"{topic}/kind3" in done.stdout
     assert "25 rows written to 5 tables" in done.stdout
-    assert "stopped (caught up): 3 batches, 75 rows in" in done.stdout
+    assert re.search(r"stopped \(caught up\): \d+ batches, 75 rows in", done.stdout)
     for kind in range(_KINDS):
         assert rows_of(tmp_path, kind) == ([] if kind == 3 else [*range(kind, 90, _KINDS)])
 
