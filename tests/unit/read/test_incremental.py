@@ -11,7 +11,6 @@ from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action, State
-from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import COMMIT_TIME
@@ -134,9 +133,10 @@ def test_replacement_after_the_end_does_not_hide_rows_of_the_range() -> None:
     to = writer(history.table.storage)
     replacing, _ = Transaction.begin(to.table.context, Action.REPLACE_COMMIT, to.table.refresh)
     written = commit(to, [Row("a", 1, v=7)])
-    (stat,) = to.table.store.read_commit(written).write_stats
+    metadata = to.table.store.read_commit(written)
+    (stat,) = metadata.write_stats
     replaced = {str(stat.partition_path): (stat.file_id,)}
-    replacing.commit(CommitMetadata(write_stats=(), extra_metadata={}, replaced_file_ids=replaced))
+    replacing.commit(replace(metadata, write_stats=(), replaced_file_ids=replaced))
     table = open_table(to.table.location)
     assert table.view().replaced
     instant_range = InstantRange.of(
@@ -150,10 +150,11 @@ def test_replacement_in_the_range_hides_the_replaced_rows() -> None:
     history = write([[Row("a"), Row("b")]])
     to = writer(history.table.storage)
     written = commit(to, [Row("a", 1, v=7)])
-    (stat,) = to.table.store.read_commit(written).write_stats
+    metadata = to.table.store.read_commit(written)
+    (stat,) = metadata.write_stats
     replacing, _ = Transaction.begin(to.table.context, Action.REPLACE_COMMIT, to.table.refresh)
     replaced = {str(stat.partition_path): (stat.file_id,)}
-    replacing.commit(CommitMetadata(write_stats=(), extra_metadata={}, replaced_file_ids=replaced))
+    replacing.commit(replace(metadata, write_stats=(), replaced_file_ids=replaced))
     table = open_table(to.table.location)
     begin = str(history.instants[0].completed_at)
     plan = incremental.plan(table.view(), table.store, InstantRange.of(begin))
