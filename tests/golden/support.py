@@ -17,7 +17,7 @@ _DOCUMENT = _TESTS.parent / "docs" / "support.md"
 _HEAD = """# Tables that lakemark reads
 
 `python -m tests.golden.support` generates this page from the tests. Apache Hudi 1.2.0 (Spark 3.5)
-wrote each table below (Hudi 0.9, 0.10 and 0.13 those of versions 2, 3 and 5) and ran the queries.
+wrote each table below (Hudi 0.9, 0.10, 0.11 and 0.13 those of versions 2 to 5) and ran the queries.
 The tests run the same queries with lakemark, and compare every row and every column of the results,
 including meta columns.
 

@@ -21,6 +21,7 @@ REFUSED = {
 FROM_PATH = {
     "v2_cow_default_partition": "region",
     "v3_cow_default_partition": "region",
+    "v4_cow_default_partition": "region",
     "v6_mor_timestamp_keys_millis": "at_ms",
     "v9_cow_encoded_paths": "place",
     "v9_cow_slash_dates": "place",

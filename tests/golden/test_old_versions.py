@@ -31,7 +31,7 @@ from tests.unit.log.blocks import read_all
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
 #: Before version 5, rows without a partition value prevent the upgrade.
-DEFAULT_PARTITIONS = [f"v{number}_cow_default_partition" for number in (2, 3)]
+DEFAULT_PARTITIONS = [f"v{number}_cow_default_partition" for number in (2, 3, 4)]
 UPGRADED = [name for name in OLD_TABLES if name not in DEFAULT_PARTITIONS]
 
 _STYLE = (keys.HIVE_STYLE_PARTITIONING, keys.URL_ENCODE_PARTITIONING, keys.KEY_GENERATOR_CLASS)

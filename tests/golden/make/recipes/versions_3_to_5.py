@@ -1,4 +1,4 @@
-"""Tables of versions 3 and 5, written by the releases of Apache Hudi that had these versions.
+"""Tables of versions 3 to 5, written by the releases of Apache Hudi that had these versions.
 
 The current release can only query them.
 """
@@ -31,7 +31,7 @@ from tests.golden.make.rows import rows
 from tests.golden.make.table_in_making import TableInMaking
 
 #: The release that writes each version.
-_RELEASES = {3: "0.10.0", 5: "0.13.1"}
+_RELEASES = {3: "0.10.0", 4: "0.11.1", 5: "0.13.1"}
 
 _METADATA = {"hoodie.metadata.enable": "true", "hoodie.metadata.compact.max.delta.commits": "2"}
 _HIVE_STYLE = {"hoodie.datasource.write.hive_style_partitioning": "true"}
@@ -103,11 +103,20 @@ def _in_default_partition(number: int, folder: str) -> Recipe:
 
 RECIPES = (
     _simple(3),
+    _simple(4),
     _simple(5),
     _in_default_partition(3, "default"),
+    _in_default_partition(4, "default"),
     _in_default_partition(5, "__HIVE_DEFAULT_PARTITION__"),
     _of(
         3,
+        "mor_metadata",
+        "a metadata table, which was compacted.",
+        merge_on_read(_options(_METADATA)),
+        _first_three,
+    ),
+    _of(
+        4,
         "mor_metadata",
         "a metadata table, which was compacted.",
         merge_on_read(_options(_METADATA)),
