@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from streamer.events import (
     ActionRequested,
     Alive,
+    BatchEvent,
     BatchPlanned,
     BatchWritten,
     ChecksViolated,
@@ -19,16 +20,19 @@ from streamer.events import (
     Event,
     GroupCommitFailed,
     HookDropped,
+    HookEvent,
     HookFailed,
     HookSent,
     MetricsServed,
     OffsetsLost,
     PartitionsChanged,
     PartitionsExpired,
+    ProcessEvent,
     RecordsRejected,
     RequestedServiceFailed,
     Retrying,
     RulesViolated,
+    RunEvent,
     RunFailed,
     RunPaused,
     RunResumed,
@@ -37,8 +41,10 @@ from streamer.events import (
     RunStopping,
     SchemaEvolved,
     ServiceCompleted,
+    ServiceEvent,
     ServiceFailed,
     SnapshotRead,
+    SourceEvent,
     TopicsFound,
     UnresolvedLettersExpire,
     WarningLogged,
@@ -54,60 +60,22 @@ _SHOWN_PARTITIONS: Final = 5
 _SHOWN_RULES: Final = 5
 
 
-#: The events, by what they are about. ``describe`` has a function for each.
-_RunEvent: TypeAlias = (
-    RunStarted
-    | RunStopping
-    | RunStopped
-    | RunFailed
-    | RunPaused
-    | RunResumed
-    | ActionRequested
-    | Retrying
-    | ClusteringAwaited
-    | SnapshotRead
-)
-_SourceEvent: TypeAlias = TopicsFound | OffsetsLost | GroupCommitFailed | Alive
-_BatchEvent: TypeAlias = (
-    BatchPlanned
-    | BatchWritten
-    | RecordsRejected
-    | RulesViolated
-    | ChecksViolated
-    | PartitionsChanged
-    | SchemaEvolved
-)
-_ServiceEvent: TypeAlias = (
-    CompactionStarted
-    | CompactionFailed
-    | CompactionCompleted
-    | CompactionResolved
-    | ServiceCompleted
-    | ServiceFailed
-    | RequestedServiceFailed
-    | PartitionsExpired
-    | UnresolvedLettersExpire
-)
-_HookEvent: TypeAlias = HookSent | HookFailed | HookDropped
-_ProcessEvent: TypeAlias = MetricsServed | WarningLogged
-
-
 def describe(event: Event) -> str:
     """Describe an event in one line."""
-    if isinstance(event, _RunEvent):
+    if isinstance(event, RunEvent):
         return _describe_run(event)
-    if isinstance(event, _SourceEvent):
+    if isinstance(event, SourceEvent):
         return _describe_source(event)
-    if isinstance(event, _BatchEvent):
+    if isinstance(event, BatchEvent):
         return _describe_batch_event(event)
-    if isinstance(event, _ServiceEvent):
+    if isinstance(event, ServiceEvent):
         return _describe_service(event)
-    if isinstance(event, _HookEvent):
+    if isinstance(event, HookEvent):
         return _describe_hook(event)
     return _describe_process(event)
 
 
-def _describe_run(event: _RunEvent) -> str:
+def _describe_run(event: RunEvent) -> str:
     match event:
         case RunStarted():
             how = "resumes" if event.resumed else "starts"
@@ -142,7 +110,7 @@ def _describe_run(event: _RunEvent) -> str:
             )
 
 
-def _describe_source(event: _SourceEvent) -> str:
+def _describe_source(event: SourceEvent) -> str:
     match event:
         case TopicsFound():
             found = ", ".join(event.topics) or "no new topic"
@@ -161,7 +129,7 @@ def _describe_source(event: _SourceEvent) -> str:
             return f"alive: {lag}, no commit since the start {event.idle_s:.0f} s ago"
 
 
-def _describe_batch_event(event: _BatchEvent) -> str:
+def _describe_batch_event(event: BatchEvent) -> str:
     match event:
         case BatchPlanned():
             return f"batch {event.batch_id}: {counted(event.records, 'record')} planned"
@@ -188,7 +156,7 @@ def _describe_batch_event(event: _BatchEvent) -> str:
             return f"batch {event.batch_id}: columns changed: {', '.join(event.changes)}"
 
 
-def _describe_service(event: _ServiceEvent) -> str:
+def _describe_service(event: ServiceEvent) -> str:
     match event:
         case CompactionStarted():
             return (
@@ -236,7 +204,7 @@ def _describe_service(event: _ServiceEvent) -> str:
             return f"retention: {letters} will be deleted from {event.table}: {days}{more}"
 
 
-def _describe_hook(event: _HookEvent) -> str:
+def _describe_hook(event: HookEvent) -> str:
     match event:
         case HookSent():
             about = f" about {event.instant}" if event.instant else ""
@@ -250,7 +218,7 @@ def _describe_hook(event: _HookEvent) -> str:
             return f"hook {event.hook} dropped {counted(event.count, 'notice')}: {event.reason}"
 
 
-def _describe_process(event: _ProcessEvent) -> str:
+def _describe_process(event: ProcessEvent) -> str:
     match event:
         case MetricsServed():
             host = f"[{event.host}]" if ":" in event.host else event.host

@@ -651,43 +651,44 @@ class RunStopped:
     position: str = ""
 
 
-Event: TypeAlias = (
-    MetricsServed
-    | TopicsFound
-    | RunStarted
-    | OffsetsLost
-    | GroupCommitFailed
-    | Alive
-    | WarningLogged
-    | BatchPlanned
+#: The events, by what they are about.
+RunEvent: TypeAlias = (
+    RunStarted
+    | RunStopping
+    | RunStopped
+    | RunFailed
+    | RunPaused
+    | RunResumed
+    | ActionRequested
+    | Retrying
+    | ClusteringAwaited
+    | SnapshotRead
+)
+SourceEvent: TypeAlias = TopicsFound | OffsetsLost | GroupCommitFailed | Alive
+BatchEvent: TypeAlias = (
+    BatchPlanned
     | BatchWritten
     | RecordsRejected
     | RulesViolated
     | ChecksViolated
     | PartitionsChanged
     | SchemaEvolved
-    | CompactionStarted
+)
+ServiceEvent: TypeAlias = (
+    CompactionStarted
     | CompactionFailed
     | CompactionCompleted
     | CompactionResolved
-    | PartitionsExpired
-    | UnresolvedLettersExpire
+    | ServiceCompleted
     | ServiceFailed
     | RequestedServiceFailed
-    | ServiceCompleted
-    | HookSent
-    | HookFailed
-    | HookDropped
-    | Retrying
-    | ClusteringAwaited
-    | ActionRequested
-    | RunPaused
-    | RunResumed
-    | RunFailed
-    | RunStopping
-    | SnapshotRead
-    | RunStopped
+    | PartitionsExpired
+    | UnresolvedLettersExpire
 )
+HookEvent: TypeAlias = HookSent | HookFailed | HookDropped
+ProcessEvent: TypeAlias = MetricsServed | WarningLogged
+
+Event: TypeAlias = RunEvent | SourceEvent | BatchEvent | ServiceEvent | HookEvent | ProcessEvent
 
 
 class Listener(Protocol):
