@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, when
+
 from tests.golden.make.rows import Row, rows
 from tests.golden.make.table_in_making import TableInMaking
 
@@ -34,3 +37,18 @@ def sixteen_commits(table: TableInMaking) -> None:
     """Update every other record, from a different first record each time."""
     for number in range(16):
         table.write("upsert", rows(range(number % 5, 20, 2), version=number, ts=100 + number))
+
+
+def in_default_partition(table: TableInMaking) -> None:
+    """Write rows, half of them without a partition value."""
+    table.write("insert", INSERTED, shape=_without_some_regions)
+    table.write("upsert", UPDATED, shape=_without_some_regions)
+
+
+def only_query(table: TableInMaking) -> None:
+    """Do nothing, because the current release writes no tables before version 6."""
+
+
+def _without_some_regions(frame: DataFrame) -> DataFrame:
+    region = when(col("qty") % 20 < 10, col("region"))
+    return frame.withColumn("region", region)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, when
-
 from tests.golden.make.options import (
     NO_METADATA,
     copy_on_write,
@@ -16,6 +13,8 @@ from tests.golden.make.recipes.histories import (
     INSERTED,
     UPDATED,
     five_commits,
+    in_default_partition,
+    only_query,
 )
 from tests.golden.make.rows import rows
 from tests.golden.make.table_in_making import TableInMaking
@@ -35,16 +34,6 @@ _TWO_KEYS = {
 }
 
 
-def _without_some_regions(frame: DataFrame) -> DataFrame:
-    region = when(col("qty") % 20 < 10, col("region"))
-    return frame.withColumn("region", region)
-
-
-def _default_partition(table: TableInMaking) -> None:
-    table.write("insert", INSERTED, shape=_without_some_regions)
-    table.write("upsert", UPDATED, shape=_without_some_regions)
-
-
 def _dead_writer(table: TableInMaking) -> None:
     table.write("insert", INSERTED)
     table.write("upsert", UPDATED)
@@ -52,12 +41,8 @@ def _dead_writer(table: TableInMaking) -> None:
     table.forget_completion()
 
 
-def _only_query(table: TableInMaking) -> None:
-    """Do nothing, because the current release writes no tables before version 6."""
-
-
 def _of_0_9(name: str, shows: str, options: dict[str, str], history: History) -> Recipe:
-    return Recipe(name, shows, options, _only_query, earlier=(("0.9.0", history),))
+    return Recipe(name, shows, options, only_query, earlier=(("0.9.0", history),))
 
 
 RECIPES = (
@@ -71,7 +56,7 @@ RECIPES = (
         "v2_cow_default_partition",
         "Written by Hudi 0.9: rows without a partition value are in the folder `default`.",
         copy_on_write(of_older_release(NO_METADATA, _HIVE_STYLE)),
-        _default_partition,
+        in_default_partition,
     ),
     _of_0_9(
         "v2_mor_simple",

@@ -5,9 +5,6 @@ The current release can only query them.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, when
-
 from tests.golden.make.options import (
     BUCKETS,
     NO_METADATA,
@@ -26,6 +23,8 @@ from tests.golden.make.recipes.histories import (
     LATE_AND_DELETED,
     UPDATED,
     five_commits,
+    in_default_partition,
+    only_query,
 )
 from tests.golden.make.rows import rows
 from tests.golden.make.table_in_making import TableInMaking
@@ -43,16 +42,6 @@ def _options(*groups: Options) -> dict[str, str]:
     return of_older_release({"hoodie.embed.timeline.server": "false"}, *groups)
 
 
-def _without_some_regions(frame: DataFrame) -> DataFrame:
-    region = when(col("qty") % 20 < 10, col("region"))
-    return frame.withColumn("region", region)
-
-
-def _default_partition(table: TableInMaking) -> None:
-    table.write("insert", INSERTED, shape=_without_some_regions)
-    table.write("upsert", UPDATED, shape=_without_some_regions)
-
-
 def _first_three(table: TableInMaking) -> None:
     table.write("insert", INSERTED)
     table.write("upsert", UPDATED)
@@ -65,10 +54,6 @@ def _further_three(table: TableInMaking) -> None:
     table.write("upsert", AFTERWARDS)
 
 
-def _only_query(table: TableInMaking) -> None:
-    """Do nothing, because the current release writes no tables before version 6."""
-
-
 def _of(number: int, name: str, shows: str, options: Options, history: History) -> Recipe:
     release = _RELEASES[number]
     text = f"Written by Hudi {release.rpartition('.')[0]}: {shows}"
@@ -76,7 +61,7 @@ def _of(number: int, name: str, shows: str, options: Options, history: History) 
         f"v{number}_{name}",
         text,
         options,
-        _only_query,
+        only_query,
         earlier=((release, history),),
     )
 
@@ -97,7 +82,7 @@ def _in_default_partition(number: int, folder: str) -> Recipe:
         "cow_default_partition",
         f"rows without a partition value are in the folder `{folder}`.",
         copy_on_write(_options(NO_METADATA, _HIVE_STYLE)),
-        _default_partition,
+        in_default_partition,
     )
 
 
@@ -140,7 +125,7 @@ RECIPES = (
         "v5_mor_upgraded_from_3",
         "Written by Hudi 0.10, then upgraded to version 5 and continued by Hudi 0.13.",
         merge_on_read(_options(_METADATA)),
-        _only_query,
+        only_query,
         earlier=(("0.10.0", _first_three), ("0.13.1", _further_three)),
     ),
 )
