@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import replace
 from itertools import product
@@ -17,6 +16,7 @@ from lakemark.model.changes import ChangeKind
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from tests.depth import SEED, sample
+from tests.interop.change_rows import CDC, Change, list_changes
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 
@@ -31,27 +31,12 @@ TRIPS = ApacheTable(
     log_format="avro",
     extra={"hoodie.table.cdc.enabled": "true"},
 )
-CDC = {
-    "hoodie.datasource.query.incremental.format": "cdc",
-    "hoodie.datasource.read.begin.instanttime": "000",
-}
-
-#: Operation, key, and ordering value before and after.
-Change = tuple[str, str, int | None, int | None]
 
 
 def rows(*values: tuple[str, str, int]) -> pa.Table:
     return pa.Table.from_pylist(
         [dict(zip(SCHEMA.names, row, strict=True)) for row in values], SCHEMA
     )
-
-
-def listed(changes: pa.Table) -> list[Change]:
-    found: list[Change] = []
-    for row in changes.to_pylist():
-        before, after = (json.loads(row[name] or "null") or {} for name in ("before", "after"))
-        found.append((row["op"], (after or before)["id"], before.get("ts"), after.get("ts")))
-    return sorted(found, key=str)
 
 
 def test_apache_returns_each_change_that_lakemark_wrote(oracle: Oracle, tmp_path: Path) -> None:
@@ -89,9 +74,9 @@ def test_apache_returns_each_change_that_lakemark_wrote(oracle: Oracle, tmp_path
         ("u", "a", 7, 8),
         ("u", "q", 7, 8),
     ]
-    assert listed(oracle.read(path, "incremental", CDC)) == sorted(expected, key=str)
+    assert list_changes(oracle.read(path, "incremental", CDC), "ts") == sorted(expected, key=str)
     ours = open_table(StorageLocation(str(path))).changes("000").to_reader().read_all()
-    assert listed(ours) == sorted(expected, key=str)
+    assert list_changes(ours, "ts") == sorted(expected, key=str)
 
 
 @pytest.mark.parametrize("mode", ["op_key_only", "data_before", "data_before_after"])
@@ -125,9 +110,9 @@ def test_apache_returns_the_changes_that_lakemark_logged(
         ("i", "e", None, 3),
         ("u", "a", 3, 4),
     ]
-    assert listed(oracle.read(path, "incremental", CDC)) == sorted(expected, key=str)
+    assert list_changes(oracle.read(path, "incremental", CDC), "ts") == sorted(expected, key=str)
     ours = open_table(StorageLocation(str(path))).changes("000").to_reader().read_all()
-    assert listed(ours) == sorted(expected, key=str)
+    assert list_changes(ours, "ts") == sorted(expected, key=str)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +157,9 @@ def test_random_history_has_the_changes_that_apache_returns(
         else:
             table.upsert(drawn_rows())
     ours = open_table(StorageLocation(str(path))).changes("000").to_table()
-    assert listed(ours) == listed(oracle.read(path, "incremental", CDC)), steps
+    assert list_changes(ours, "ts") == list_changes(oracle.read(path, "incremental", CDC), "ts"), (
+        steps
+    )
 
 
 def test_late_changes_in_logs_are_changes_for_both_even_if_they_have_no_effect(
@@ -191,8 +178,8 @@ def test_late_changes_in_logs_are_changes_for_both_even_if_they_have_no_effect(
         ("i", "a", None, 3),
         ("d", "b", 4, None),
     ]
-    assert listed(oracle.read(path, "incremental", CDC)) == sorted(expected, key=str)
+    assert list_changes(oracle.read(path, "incremental", CDC), "ts") == sorted(expected, key=str)
     table = open_table(StorageLocation(str(path)))
     ours = table.changes("000").to_reader().read_all()
-    assert listed(ours) == sorted(expected, key=str)
+    assert list_changes(ours, "ts") == sorted(expected, key=str)
     assert table.scan(columns=["id"]).to_table()["id"].to_pylist() == ["b"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from lakemark.storage import StorageLocation
 from lakemark.write import new_log_file
 from lakemark.write.file_group_write import write_file_group
 from tests.interop import lakemark
+from tests.interop.change_rows import CDC, list_changes
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.same_rows import assert_same_rows
@@ -25,10 +25,6 @@ from tests.tables import by_bucket
 pytestmark = pytest.mark.oracle
 
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("at", pa.int64())])
-CDC = {
-    "hoodie.datasource.query.incremental.format": "cdc",
-    "hoodie.datasource.read.begin.instanttime": "000",
-}
 
 
 def changed(at: int, *keys: int) -> pa.Table:
@@ -138,13 +134,4 @@ def test_changes_in_several_logs_of_a_commit_are_the_same_for_both(
     ]
     ours = open_table(StorageLocation(str(path))).changes("000").to_table()
     for found in (ours, oracle.read(path, "incremental", CDC)):
-        assert listed(found) == sorted(expected, key=str)
-
-
-def listed(changes: pa.Table) -> list[tuple[str, str, int | None, int | None]]:
-    """Return the operation, the key, and the former and the new ``at`` of each change."""
-    found = []
-    for row in changes.to_pylist():
-        before, after = (json.loads(row[name] or "null") or {} for name in ("before", "after"))
-        found.append((row["op"], (after or before)["id"], before.get("at"), after.get("at")))
-    return sorted(found, key=str)
+        assert list_changes(found, "at") == sorted(expected, key=str)
