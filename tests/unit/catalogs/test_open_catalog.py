@@ -11,6 +11,7 @@ import pytest
 
 from lakemark.catalogs.open_catalog import check_catalog, check_installed, open_catalog
 from lakemark.errors import InvalidConfig
+from tests.installed_package import install_package
 
 PROGRAM = """\
 from types import SimpleNamespace
@@ -42,13 +43,7 @@ secret = shop_catalogs:secret
 
 @pytest.fixture(autouse=True)
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = tmp_path / "site"
-    info = site / "shop_catalogs-1.dist-info"
-    info.mkdir(parents=True)
-    (site / "shop_catalogs.py").write_text(PROGRAM)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop_catalogs\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    monkeypatch.syspath_prepend(str(site))
+    install_package(tmp_path / "site", "shop_catalogs", PROGRAM, POINTS, monkeypatch)
 
 
 def test_catalog_of_another_package_gets_the_database_and_the_options() -> None:

@@ -11,6 +11,7 @@ import pytest
 from lakemark.errors import InvalidConfig
 from streamer.hooks.open_hook import HookKind, check_hook, check_installed, notices_of, open_hook
 from streamer.hooks.settings import HookSettings
+from tests.installed_package import install_package
 from tests.unit.streamer.hooks.notice_samples import BEGAN, commit
 
 PROGRAM = """\
@@ -47,13 +48,7 @@ secret = shop_hooks:secret
 
 @pytest.fixture(autouse=True)
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = tmp_path / "site"
-    info = site / "shop_hooks-1.dist-info"
-    info.mkdir(parents=True)
-    (site / "shop_hooks.py").write_text(PROGRAM)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop_hooks\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    monkeypatch.syspath_prepend(str(site))
+    install_package(tmp_path / "site", "shop_hooks", PROGRAM, POINTS, monkeypatch)
 
 
 def test_hook_of_another_package_gets_its_options_and_all_notices(tmp_path: Path) -> None:

@@ -63,6 +63,13 @@ def columns_of(topic: RoutedTopic, table: str) -> set[str]:
     return {*without_meta_columns(schema).names}
 
 
+def write_pipeline(topic: RoutedTopic, folder: Path) -> str:
+    """Write the pipeline of a topic to a file, and return its path."""
+    file = folder / "shop.yaml"
+    file.write_text(yaml.safe_dump(topic.sections()))
+    return str(file)
+
+
 def test_records_go_to_the_table_that_their_field_names(topic: RoutedTopic) -> None:
     topic.send(order(0), order(1, "returns"), order(2), order(3, "returns"), order(4, "Orders"))
     topic.run(batch_size=2)
@@ -86,12 +93,11 @@ def test_dead_letters_of_the_stream_and_of_a_table_are_listed_by_the_pipeline_fi
 ) -> None:
     topic.send({"id": "0"}, order(1, "a"), {"id": [], "type": "a"})
     topic.run()
-    file = tmp_path / "shop.yaml"
-    file.write_text(yaml.safe_dump(topic.sections()))
+    file = write_pipeline(topic, tmp_path)
     codes = []
     for chosen in ([], ["--set", "route.value=a"]):
         capsys.readouterr()
-        assert main(["dead-letters", "list", str(file), *chosen, "--json"]) == 0
+        assert main(["dead-letters", "list", file, *chosen, "--json"]) == 0
         codes.append(json.loads(capsys.readouterr().out)["code"])
     assert codes == ["missing_route", "invalid_value"]
 
@@ -101,10 +107,9 @@ def test_an_empty_list_of_a_routed_pipeline_names_no_command_that_refuses_routes
 ) -> None:
     topic.send(order(0, "a"))
     topic.run()
-    file = tmp_path / "shop.yaml"
-    file.write_text(yaml.safe_dump(topic.sections()))
+    file = write_pipeline(topic, tmp_path)
     capsys.readouterr()
-    assert main(["dead-letters", "list", str(file), "--set", "route.value=a"]) == 0
+    assert main(["dead-letters", "list", file, "--set", "route.value=a"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("no dead letters; ")
     assert shown.endswith("but its error shows the first of them")
@@ -115,12 +120,11 @@ def test_a_stream_without_dead_letters_is_no_error(
 ) -> None:
     topic.send(order(0, "a"))
     topic.run()
-    file = tmp_path / "shop.yaml"
-    file.write_text(yaml.safe_dump(topic.sections()))
+    file = write_pipeline(topic, tmp_path)
     capsys.readouterr()
-    assert main(["dead-letters", "list", str(file)]) == 0
+    assert main(["dead-letters", "list", file]) == 0
     assert "--set route.value=NAME shows those of one" in capsys.readouterr().out
-    assert main(["dead-letters", "list", str(file), "--json"]) == 0
+    assert main(["dead-letters", "list", file, "--json"]) == 0
     assert capsys.readouterr().out == ""
 
 

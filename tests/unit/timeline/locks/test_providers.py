@@ -14,6 +14,7 @@ from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.locks.options import hash_of_path
 from lakemark.timeline.locks.table_lock import TableLock
 from lakemark.timeline.locks.zookeeper_lock import ZooKeeperSettings
+from tests.installed_package import install_package
 
 PROGRAM = """\
 from lakemark.timeline.locks.in_process_lock import InProcessLock
@@ -45,13 +46,7 @@ def opened(path: Path, provider: str, options: Mapping[str, str] | None = None) 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = tmp_path / "site"
-    info = site / "shop_locks-1.dist-info"
-    info.mkdir(parents=True)
-    (site / "shop_locks.py").write_text(PROGRAM)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop_locks\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    monkeypatch.syspath_prepend(str(site))
+    install_package(tmp_path / "site", "shop_locks", PROGRAM, POINTS, monkeypatch)
 
 
 @pytest.mark.usefixtures("package")

@@ -9,6 +9,7 @@ import yaml
 
 from lakemark.errors import InvalidConfig
 from streamer.cli import MISUSED, main
+from tests.installed_package import install_package
 from transforms.steps.plugin import load_transform
 
 PROGRAM = """\
@@ -30,13 +31,7 @@ nothing = shop_steps:Nothing
 
 @pytest.fixture(autouse=True)
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = tmp_path / "site"
-    info = site / "shop_steps-1.dist-info"
-    info.mkdir(parents=True)
-    (site / "shop_steps.py").write_text(PROGRAM)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop_steps\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    monkeypatch.syspath_prepend(str(site))
+    install_package(tmp_path / "site", "shop_steps", PROGRAM, POINTS, monkeypatch)
 
 
 @pytest.mark.parametrize(
