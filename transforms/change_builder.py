@@ -172,7 +172,7 @@ class ChangeBuilder:
         ]
 
     def _time_faults(self, rows: pa.Table) -> list[_Fault]:
-        """Find the records whose own time fills a column, but is none that a table stores."""
+        """Find the records whose Kafka time fills a column, but cannot be stored in it."""
         config = self._config
         if "timestamp" not in config.kafka_columns:
             return []
