@@ -30,9 +30,8 @@ from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+from tests.golden.golden_table import ALL_TABLES, ARCHIVES, OLD_TABLES
 from tests.unit.codec.hfiles import HFileBuilder
-
-ARCHIVES = Path(__file__).parents[2] / "golden"
 
 SCHEMA: dict[str, Any] = load_schema("HoodieMetadataRecord")
 SCHEMA_TEXT = json.dumps(SCHEMA)
@@ -154,12 +153,12 @@ def unpack(name: str, folder: Path) -> ApachesTable:
 
 @cache
 def names_with_metadata() -> list[str]:
-    """List the names of the archived tables that have a metadata table."""
-    archives = sorted(ARCHIVES.glob("*.tar.gz"))
-    return [path.name.removesuffix(".tar.gz") for path in archives if _has_metadata(path)]
+    """List the names of the golden tables whose metadata table lakemark reads."""
+    return [name for name in ALL_TABLES if name not in OLD_TABLES and _has_metadata(name)]
 
 
-def _has_metadata(archive: Path) -> bool:
+def _has_metadata(name: str) -> bool:
+    archive = ARCHIVES / f"{name}.tar.gz"
     return b"/.hoodie/metadata/" in gzip.decompress(archive.read_bytes())
 
 
