@@ -63,14 +63,15 @@ def _expected(data: Timeline, metadata: Timeline) -> list[Instant]:
 
     These are the instants that completed after the metadata table was built. If the instant that
     built it is archived, these are the instants that were requested after the start of the metadata
-    table's active timeline.
+    table's active timeline, and completed after the first completion there. A compaction that was
+    planned long before it was executed may have the oldest requested time. Instants that were
+    requested after it may have completed before the metadata table was built.
     """
     shared, first = data.completed(*SHARED_ACTIONS), first_initial(metadata)
-    if first is None:
-        start = metadata.start or ""
-        return [i for i in shared if i.requested_at > start]
-    listed_at = latest_completion(first)
-    return [i for i in shared if (i.completed_at or "") > listed_at]
+    start = "" if first else metadata.start or ""
+    known = [first] if first else metadata.completed()
+    since = min(map(latest_completion, known), default="")
+    return [i for i in shared if i.requested_at > start and (i.completed_at or "") > since]
 
 
 def _has(metadata: Timeline, instant: Instant) -> bool:

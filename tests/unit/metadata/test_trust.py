@@ -159,6 +159,22 @@ def test_a_clean_that_was_archived_before_older_commits_is_consistent() -> None:
     assert gone is not None and clean.requested_at in gone
 
 
+def test_a_commit_before_the_build_that_is_archived_is_not_missed() -> None:
+    """A compaction is executed after the build, and was planned before commits that it contains."""
+    compaction, earlier, later = (
+        Instant(f"2026010100000000{n}", Action.DELTA_COMMIT, State.COMPLETED, f"20260101{at}")
+        for n, at in enumerate(("000001000", "000000100", "000002000"))
+    )
+    data = Timeline.of([compaction, earlier, later], True)
+    recorded = [
+        replace(compaction, completed_at="20260101000000900"),
+        replace(later, completed_at="20260101000001900"),
+    ]
+    assert find_inconsistency(data, Timeline.of(recorded, True)) is None
+    missing = find_inconsistency(data, Timeline.of(recorded[:1], True))
+    assert missing is not None and later.requested_at in missing
+
+
 def test_a_clean_that_it_lacks_is_noticed() -> None:
     storage, to = table()
     commit(to, [Row("a", 1, 1)])
