@@ -30,6 +30,9 @@ REFUSED = {
 #: Apache Hudi replaces no partition of a table that has a secondary index.
 _HAS_SECONDARY_INDEX = "on secondary index"
 
+#: Apache Hudi executes no log compaction that was planned before another compaction.
+_IS_BEFORE_COMPACTION = "since a compaction instant with greater timestamp exists"
+
 
 def upsert(history: History) -> None:
     rows, before = history.some_rows(), history.model.rows
@@ -143,8 +146,8 @@ def compact_logs(history: History) -> None:
     """Execute one of the pending log compactions."""
     for pending in history.opened().timeline.pending(Action.LOG_COMPACTION)[:1]:
         name = pending.requested_at
-        run = partial(history.oracle.compact_logs, history.path, name)
-        history.ask_apache(f"compact logs {name}", partial(run, options=_options(history)))
+        run = partial(history.oracle.compact_logs, history.path, name, options=_options(history))
+        history.ask_apache(f"compact logs {name}", run, may_fail=[_IS_BEFORE_COMPACTION])
 
 
 def cluster(history: History, how: str) -> None:
