@@ -27,6 +27,7 @@ from streamer.events import (
     OffsetsLost,
     PartitionsChanged,
     PartitionsExpired,
+    PreparationOutdated,
     ProcessEvent,
     RecordsRejected,
     RequestedServiceFailed,
@@ -195,6 +196,9 @@ def _describe_service(event: ServiceEvent) -> str:
                 f"requested {event.service}{_of(event.table)} failed: {event.error_type}: "
                 f"{event.error}"
             )
+        case PreparationOutdated():
+            following = "next time without preparation" if event.is_inline_next else "trying again"
+            return f"{event.service}{_of(event.table)} is outdated, {following}: {event.reason}"
         case PartitionsExpired():
             return _describe_expired(event)
         case UnresolvedLettersExpire():

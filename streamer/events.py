@@ -410,8 +410,8 @@ class ServiceFailed:
 
     Attributes:
         service: the name of the service: ``partition_expiry``, ``clustering``,
-            ``log_compaction``, ``catalog_sync`` or ``bucket_preparation``. A sync and a preparation
-            run while batches are written.
+            ``log_compaction``, ``catalog_sync``, ``bucket_preparation`` or
+            ``clustering_preparation``. A sync and a preparation run while batches are written.
         error: the message of the error.
         failures: the number of consecutive failures, including this one.
         pause_s: seconds until the service may run again, after a batch.
@@ -449,8 +449,8 @@ class ServiceCompleted:
     """Table services have run, or a batch has waited for a compaction.
 
     The services are log compaction, clustering, the resizing of buckets, cleaning, archival, and
-    the rollback of dead writers. A wait has the name ``compaction_wait``. A preparation of buckets,
-    during which batches were written, has the name ``bucket_preparation``.
+    the rollback of dead writers. A wait has the name ``compaction_wait``. A preparation, during
+    which batches were written, has the name ``bucket_preparation`` or ``clustering_preparation``.
 
     Cleaning and archival of the metadata table have the name ``metadata``. A sync that has changed
     a catalog has the name ``catalog_sync``.
@@ -467,6 +467,24 @@ class ServiceCompleted:
     summary: str
     seconds: float
     table: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationOutdated:
+    """Files that were prepared while batches were written were not published, or only some.
+
+    Attributes:
+        service: ``bucket_preparation`` or ``clustering_preparation``.
+        reason: what has changed meanwhile, or what was left out.
+        is_inline_next: whether the next run of the service is not prepared, so that the next batch
+            waits for it.
+        table: the URL of the table.
+    """
+
+    service: str
+    reason: str
+    is_inline_next: bool
+    table: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -682,6 +700,7 @@ ServiceEvent: TypeAlias = (
     | ServiceCompleted
     | ServiceFailed
     | RequestedServiceFailed
+    | PreparationOutdated
     | PartitionsExpired
     | UnresolvedLettersExpire
 )

@@ -402,6 +402,7 @@ def clustering_rules(config: PipelineConfig) -> ClusteringRules:
         after_commits=clustering.after_commits,
         chooses=clustering.chooses,
         pending=PendingPlans(clustering.pending),
+        in_background=clustering.mode == "background" and config.run.mode == "continuous",
     )
 
 

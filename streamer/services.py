@@ -190,14 +190,14 @@ class TableServices:
     def end(self, within_s: float) -> bool:
         """Stop asynchronous services; return whether a thread of them is still running."""
         ends_at = time.monotonic() + within_s
-        is_preparing = self._resizing.end(0.0)
+        ends = (self._resizing.end, *(one.end for one in self._clusterings))
+        preparing = [end for end in ends if end(0.0)]
         is_syncing = self._catalogs is not None and self._catalogs.end(0.0)
         is_compacting = self._compactor is not None and self._compactor.end(within_s)
         if is_syncing and self._catalogs is not None:
             is_syncing = self._catalogs.end(max(0.0, ends_at - time.monotonic()))
-        if is_preparing:
-            is_preparing = self._resizing.end(max(0.0, ends_at - time.monotonic()))
-        return is_compacting or is_syncing or is_preparing
+        preparing = [end for end in preparing if end(max(0.0, ends_at - time.monotonic()))]
+        return is_compacting or is_syncing or bool(preparing)
 
     def run(self, refused: str = "") -> None:
         """Run the services that are due.
@@ -245,6 +245,8 @@ class TableServices:
     def _compact(self, writer: TableWriter) -> None:
         if self._policies.compaction is None or self._resizing.is_preparing(writer):
             return
+        if self._is_clustering_prepared(writer):
+            return
         if self._compactor is not None:
             if self._compactor.start_next(writer):  # then the other tables come first next time
                 self._writers.remove(writer)
@@ -268,11 +270,14 @@ class TableServices:
             for one in guard.attempt(_LISTING, partial(pending_log_compactions, table)):
                 work = partial(execute_log_compaction, table, one, runner)
                 self._attempt_logs(table, one[0].requested_at, work)
-        if min_logs is not None:
+        if min_logs is not None and not self._is_clustering_prepared(writer):
             chosen = writer.settings.compacted_slices
             counts = self._commit_counts[table.location.url]
             work = partial(compact_logs_if_due, table, runner, min_logs, chosen, counts)
             self._attempt_logs(table, _PLANNING, work)
+
+    def _is_clustering_prepared(self, writer: TableWriter) -> bool:
+        return any(one.writer is writer and one.is_preparing for one in self._clusterings)
 
     def _attempt_logs(
         self, table: OpenTable, name: str, work: Callable[[], list[tuple[Instant, CommitMetadata]]]

@@ -19,6 +19,7 @@ from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_shards import check_path
 from lakemark.metadata.record_index import RecordIndex
 from lakemark.model.action import COMMITS
+from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import AssignedChanges, PlacedBuckets
 from lakemark.operations.bucket_assigner import BucketAssigner
@@ -59,12 +60,14 @@ class ChangeAssigner:
         groups: the file groups of a bucket index, which several commits share.
         shared_instant: the requested time of the commit, if other writers may write the same file
             groups (``non_blocking``); otherwise None.
+        spared: file groups of a lookup index that receive no new keys.
     """
 
     table: OpenTable
     settings: WriterSettings
     groups: FileGroupAssigner
     shared_instant: str | None = None
+    spared: frozenset[FileGroupId] = frozenset()
     _used: list[Index] = field(default_factory=list, init=False)
 
     def assign_file_groups(self) -> FileGroupAssignment:
@@ -215,6 +218,7 @@ class ChangeAssigner:
             table_name=context.table_name,
             is_merge_on_read=properties.is_merge_on_read,
             deletes_may_add=context.merger.needs_whole_rows,
+            spared=self.spared,
         )
 
     def _open_index(

@@ -258,29 +258,10 @@ def request_clustering(
         made = plan_clusters(table, policy, choose)
         return made and mark_executed_at_once(made)
 
-    return GroupReplacement.request(table, plan, _check_plan, merger_class)
+    return GroupReplacement.request(table, plan, check_clustering, merger_class)
 
 
-def _begin(
-    table: OpenTable, planned: PlannedReplacement, merger_class: str | None
-) -> GroupReplacement[ClusterTask]:
-    _check_understood(table, planned)
-    return GroupReplacement.begin(table, planned, _check_plan, merger_class)
-
-
-def _check_idle(
-    table: OpenTable, policy: ClusteringPolicy, choose: ChoosePartitions | None
-) -> None:
-    """Check that there is no plan to make. Otherwise none was made because of another writer."""
-    if plan_clusters(table, policy, choose) is not None:
-        message = (
-            f"{table.location.url} was not clustered, because another writer is writing to the "
-            "table; try again between its commits"
-        )
-        raise WriteConflict(message)
-
-
-def _check_plan(table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[ClusterTask]:
+def check_clustering(table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[ClusterTask]:
     """Compare a plan with the table; a ``CheckPlan``.
 
     Raises:
@@ -305,6 +286,25 @@ def _check_plan(table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[Cl
         return ClusterRewriter(context, order_of(plan), log_sizes)
 
     return CheckedPlan(tasks, create_rewriter)
+
+
+def _begin(
+    table: OpenTable, planned: PlannedReplacement, merger_class: str | None
+) -> GroupReplacement[ClusterTask]:
+    _check_understood(table, planned)
+    return GroupReplacement.begin(table, planned, check_clustering, merger_class)
+
+
+def _check_idle(
+    table: OpenTable, policy: ClusteringPolicy, choose: ChoosePartitions | None
+) -> None:
+    """Check that there is no plan to make. Otherwise none was made because of another writer."""
+    if plan_clusters(table, policy, choose) is not None:
+        message = (
+            f"{table.location.url} was not clustered, because another writer is writing to the "
+            "table; try again between its commits"
+        )
+        raise WriteConflict(message)
 
 
 def _check_understood(table: OpenTable, planned: PlannedReplacement) -> None:

@@ -22,7 +22,7 @@ from lakemark.index.key_lookup import NEW_KEY, KeyLookup
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.lookup import new_file_id
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
-from lakemark.model.file_slice import FileSlice
+from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.assigned_changes import (
     AssignedChanges,
@@ -50,6 +50,7 @@ class LookupAssigner:
         is_merge_on_read: whether changes of stored keys are appended to logs.
         deletes_may_add: whether a delete of a new key may become a row, which only a custom merger
             can decide.
+        spared: file groups that receive no new keys.
     """
 
     open_lookup: Callable[[pa.Table], KeyLookup]
@@ -60,6 +61,7 @@ class LookupAssigner:
     table_name: str
     is_merge_on_read: bool
     deletes_may_add: bool = False
+    spared: frozenset[FileGroupId] = frozenset()
 
     def assign(self, changes: pa.Table) -> AssignedChanges:
         """See ``Index.assign``. A new key that is only deleted is written nowhere."""
@@ -125,6 +127,7 @@ class LookupAssigner:
             and group.readable == group.current
             and group.current.group not in self.view.compactions
             and group.current.group not in self.view.clusterings
+            and group.current.group not in self.spared
         ]
         small.sort(key=lambda one: (one.base.size_bytes if one.base else 0, one.group))
         return small[:1] if self.is_merge_on_read else small

@@ -22,7 +22,6 @@ from pathlib import Path
 from lakemark.config.merge_settings import merge_settings
 from lakemark.errors import Unsupported
 from lakemark.execution.runner import LocalRunner
-from lakemark.model.action import Action, State
 from lakemark.model.clustering_plan import ClusteringGroup, ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_slice import FileSlice
@@ -36,6 +35,12 @@ from lakemark.operations.group_replacement import (
 )
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.planned_resize import check_resize
+from lakemark.operations.preparation import (
+    Preparation,
+    completed_undoings,
+    newest_slice,
+    unnamed_instant,
+)
 from lakemark.operations.resize_buckets import plan_buckets
 from lakemark.operations.service_commit import TableFacts
 from lakemark.operations.service_context import service_context
@@ -44,15 +49,14 @@ from lakemark.services.bucket_preparation import (
     ChangePreparation,
     PreparedRewriter,
     PreparedTask,
-    check_files,
     has_same_buckets,
     is_continued,
-    is_same_but_instant,
     later_logs,
 )
 from lakemark.services.bucket_rewriter import BucketRewriter, RewriteTask
 from lakemark.services.clustering import PlanOutdated
 from lakemark.services.planned_files import recorded_log_sizes
+from lakemark.services.prepared_files import is_same_but_instant
 from lakemark.services.resize_plan import ResizePolicy
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.prepared_base_file import NO_INSTANT
@@ -62,24 +66,16 @@ _ONE_AT_A_TIME = LocalRunner(1)
 
 
 @dataclass(frozen=True)
-class ResizePreparation:
+class ResizePreparation(Preparation[RewriteTask]):
     """A planned resize, whose base files another thread may encode.
 
+    The tasks, the context and the sizes of logs are those of the last round.
+
     Attributes:
-        plan: the plan, which is not on the timeline.
-        tasks: the task of each group of the plan, as of the last round.
-        context: the write context of a resize as of then.
         key_fields: the fields of the record key.
-        log_sizes: see ``recorded_log_sizes``.
-        undone: the rollbacks and restores that had completed.
     """
 
-    plan: ClusteringPlan
-    tasks: tuple[RewriteTask, ...]
-    context: WriteContext
     key_fields: tuple[str, ...]
-    log_sizes: Mapping[str, int]
-    undone: frozenset[Instant]
 
     def run(self, folder: Path, is_cancelled: Callable[[], bool] = lambda: False) -> PreparedResize:
         """Encode the base files; the table is only read.
@@ -92,20 +88,12 @@ class ResizePreparation:
         Raises:
             Cancelled: ``is_cancelled`` returned true.
             Refused, CorruptData: see ``BucketRewriter``. The reason may be that other writers have
-                changed the table, see ``is_current``.
+                changed the table, see ``find_outdated``.
         """
         prepare = BucketPreparation(
             self.context, self.key_fields, self.log_sizes, folder, is_cancelled
         )
         return PreparedResize(self, tuple(map(prepare, self.tasks)))
-
-    def is_current(self, table: OpenTable) -> bool:
-        """Return whether the resize can be published as of the table's last refresh."""
-        try:
-            self.plan_now(table)
-        except PlanOutdated:
-            return False
-        return True
 
     def plan_now(self, table: OpenTable) -> ClusteringPlan:
         """Return the plan for the buckets as they are now.
@@ -113,23 +101,17 @@ class ResizePreparation:
         Raises:
             PlanOutdated: the buckets are not those of the preparation with more logs.
         """
-        if not _undone(table) <= self.undone:
-            message = "a commit was rolled back since the buckets were prepared"
-            raise PlanOutdated(message)
+        self.check_table(table)
         pairs = zip(self.tasks_now(table), self.plan.input_groups, strict=True)
         groups = [
             ClusteringGroup.of(task.slices, group.output_groups, group.extra_metadata)
             for task, group in pairs
         ]
         plan = replace(self.plan, input_groups=tuple(groups))
-        checked = check_resize(table, (_unnamed(table), plan))
+        checked = check_resize(table, (unnamed_instant(table), plan))
         rings = zip(checked.tasks, self.tasks, strict=True)
         if not all(has_same_buckets(now.ring, before.ring) for now, before in rings):
             message = "the hash rings have changed since the buckets were prepared"
-            raise PlanOutdated(message)
-        context = service_context(table, NO_INSTANT, self.context.merge.merger_class)
-        if not is_same_but_instant(context, self.context):
-            message = "columns or settings of the table have changed since buckets were prepared"
             raise PlanOutdated(message)
         return plan
 
@@ -196,7 +178,7 @@ class PreparedResize:
             PlanOutdated: see ``ResizePreparation.plan_now``; or prepared files are missing.
         """
         for task in self.prepared:
-            check_files(task)
+            task.check_files()
         return self.preparation.plan_now(table)
 
     def check(self, table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[RewriteTask]:
@@ -256,15 +238,15 @@ def begin_preparation(
     plan = None if table.store.pending_writes(table.timeline) else plan_buckets(table, policy)
     if plan is None:
         return None
-    checked = check_resize(table, (_unnamed(table), plan))
+    checked = check_resize(table, (unnamed_instant(table), plan))
     context = service_context(table, NO_INSTANT, merger_class).use_storage(table.storage)
     return ResizePreparation(
         plan,
         tuple(checked.tasks),
         context,
-        table.properties.record_key_fields,
         recorded_log_sizes(plan.log_paths, table.timeline, table.store),
-        _undone(table),
+        completed_undoings(table),
+        table.properties.record_key_fields,
     )
 
 
@@ -319,15 +301,6 @@ def publish_prepared(
     return execute_replacement(table, request, _ONE_AT_A_TIME, table_facts)
 
 
-def _unnamed(table: OpenTable) -> Instant:
-    """Return an instant for a plan that is not on the timeline."""
-    return Instant(NO_INSTANT, table.version.clustering_action, State.REQUESTED)
-
-
-def _undone(table: OpenTable) -> frozenset[Instant]:
-    return frozenset(table.timeline.completed(Action.ROLLBACK, Action.RESTORE))
-
-
 def _slice_now(view: FileSystemView, before: FileSlice) -> FileSlice:
     """Return the newest slice of a bucket.
 
@@ -335,10 +308,8 @@ def _slice_now(view: FileSystemView, before: FileSlice) -> FileSlice:
         PlanOutdated: it is not the slice of the preparation with more logs, or a table service
             will rewrite it.
     """
-    group = before.group
-    is_busy = group in view.replaced or group in view.compactions or group in view.clusterings
-    found = None if is_busy or group not in view.groups else view.groups[group].for_readers
+    found = newest_slice(view, before.group)
     if found is None or not is_continued(found, before):
-        message = f"{group} was changed since it was prepared"
+        message = f"{before.group} was changed since it was prepared"
         raise PlanOutdated(message)
     return found

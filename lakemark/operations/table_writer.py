@@ -19,6 +19,7 @@ from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
+from lakemark.model.file_slice import FileGroupId
 from lakemark.model.instant import Instant
 from lakemark.operations.change_assigner import ChangeAssigner
 from lakemark.operations.compact import (
@@ -101,6 +102,7 @@ class TableWriter:
         self._transaction: Transaction | None = None
         self._secondary: tuple[SecondaryColumn, ...] = ()
         self._replacements: tuple[Instant, ...] = ()
+        self._spared: frozenset[FileGroupId] = frozenset()
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,8 +115,18 @@ class TableWriter:
         if self._assigner is None:
             is_shared = self.is_non_blocking and self.is_writing
             instant = self.pending_instant if is_shared else None
-            self._assigner = ChangeAssigner(self.table, self.settings, self._groups, instant)
+            self._assigner = ChangeAssigner(
+                self.table, self.settings, self._groups, instant, self._spared
+            )
         return self._assigner
+
+    def spare_groups(self, groups: frozenset[FileGroupId]) -> None:
+        """Write no new keys to some small file groups from the next ``begin`` on.
+
+        New keys become new file groups instead. Changes of stored keys are still written to these
+        file groups.
+        """
+        self._spared = groups
 
     def recover(self) -> list[str]:
         """Roll back pending instants of dead writers; return these instants.

@@ -36,8 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config.table_properties import MergeMode
-from lakemark.errors import Refused
-from lakemark.execution.runner import Cancelled, LocalRunner
+from lakemark.execution.runner import LocalRunner
 from lakemark.index.hash_ring import HashRing
 from lakemark.merge.merge_stream import fold_changes
 from lakemark.merge.precedence import find_unconditional_deletes
@@ -45,14 +44,18 @@ from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileGroupId, FileSlice, LogFile
 from lakemark.model.meta_columns import COMMIT_TIME, RECORD_KEY
-from lakemark.read.file_group_reader import all_visible
 from lakemark.services.bucket_rewriter import BucketRewriter, RewriteTask, check_expected
 from lakemark.services.clustering import PlanOutdated
 from lakemark.services.planned_files import planned_slice
-from lakemark.storage import StorageLocation, open_storage
+from lakemark.services.prepared_files import (
+    check_commit_times,
+    check_files,
+    local_context,
+    until_cancelled,
+)
 from lakemark.storage.scratch import scratch_folder, temporary_writes
 from lakemark.write.new_log_file import NewLogFile
-from lakemark.write.prepared_base_file import NO_INSTANT, PreparedBaseFile
+from lakemark.write.prepared_base_file import PreparedBaseFile
 from lakemark.write.prepared_log_file import (
     PreparedLogFile,
     new_prepared_log,
@@ -62,6 +65,8 @@ from lakemark.write.write_context import WriteContext
 
 #: The number of logs that are encoded at the same time.
 _WRITERS = 2
+
+_REMEDY = "resize the buckets between two batches (bucket_resizing.mode: inline)"
 
 _FLAGGED = int(ChangeKind.FLAGGED_DELETE)
 
@@ -87,6 +92,10 @@ class PreparedTask:
     deletes: tuple[Path, ...]
     removed: pa.Array
     logs: tuple[PreparedLogFile, ...] = ()
+
+    def check_files(self) -> None:
+        """Check that the prepared files still exist; see ``check_files``."""
+        check_files((*self.files, *self.logs))
 
 
 @dataclass(frozen=True)
@@ -120,7 +129,7 @@ class BucketPreparation(_Preparation):
         """
         removed: list[pa.Array] = []
         deletes = tuple(self._keep_deletes(one, removed) for one in task.slices)
-        target = _local(self.context, self.folder)
+        target = local_context(self.context, self.folder)
         rewrite = _Cancellable(
             self.context, self.key_fields, self.log_sizes, target, self.is_cancelled
         )
@@ -152,10 +161,8 @@ class BucketPreparation(_Preparation):
             return  # the later change wins, so no delete decides about a later row
         reader, merger = self.context.reader, self.context.merger
         logs = _chosen(self.context, file_slice, file_slice.logs, self.log_sizes)
-        for changes in fold_changes(reader.read_changes(logs), merger, reader.memory_budget_bytes):
-            if self.is_cancelled():
-                raise Cancelled
-            yield changes
+        folded = fold_changes(reader.read_changes(logs), merger, reader.memory_budget_bytes)
+        yield from until_cancelled(folded, self.is_cancelled)
 
 
 @dataclass(frozen=True)
@@ -165,21 +172,9 @@ class _Cancellable(BucketRewriter):
     is_cancelled: Callable[[], bool] = field(default=lambda: False)
 
     def _rows(self, task: RewriteTask) -> Iterator[pa.Table]:
-        for rows in super()._rows(task):
-            if self.is_cancelled():
-                raise Cancelled
-            _check_commit_times(rows, task)
+        for rows in until_cancelled(super()._rows(task), self.is_cancelled):
+            check_commit_times(rows, task.slices[0].group, _REMEDY)
             yield rows
-
-
-def _check_commit_times(rows: pa.Table, task: RewriteTask) -> None:
-    """Check that no row would get the time of the resize, which is not known yet."""
-    if rows.column(COMMIT_TIME).null_count:
-        message = (
-            f"rows of {task.slices[0].group} have no {COMMIT_TIME}, so they cannot be prepared; "
-            "resize the buckets between two batches (bucket_resizing.mode: inline)"
-        )
-        raise Refused(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +229,7 @@ class ChangePreparation(_Preparation):
 
     def _prepare(self, later: _Later, task: RewriteTask, number: int) -> list[PreparedLogFile]:
         """Write the changes of a log to a log of each new bucket."""
-        target = _local(self.context, self.folder, later.log.name.instant)
+        target = local_context(self.context, self.folder, later.log.name.instant)
         files: dict[int, NewLogFile] = {}
 
         def open_log(at: int) -> NewLogFile:
@@ -257,9 +252,8 @@ class ChangePreparation(_Preparation):
         have several changes of a key, as several logs may.
         """
         chosen = _chosen(self.context, later.file_slice, [later.log], self.log_sizes)
-        for block in self.context.reader.read_changes(chosen):
-            if self.is_cancelled():
-                raise Cancelled
+        blocks = self.context.reader.read_changes(chosen)
+        for block in until_cancelled(blocks, self.is_cancelled):
             later.removed.append(_removed_keys(self.context, block))
             _check_associative(block, later.removed, later.file_slice)
             is_mixed = pc.any(pc.equal(block.column(CHANGE_KIND), _FLAGGED)).as_py()
@@ -288,7 +282,8 @@ class ChangePreparation(_Preparation):
     def _divide(self, changes: pa.Table, task: RewriteTask) -> dict[int, pa.Table]:
         """Return the changes of each new bucket, by the position of the bucket in the ring."""
         are_rows = pc.equal(changes.column(CHANGE_KIND), int(ChangeKind.UPSERT))
-        _check_commit_times(changes.select([COMMIT_TIME]).filter(are_rows), task)
+        rows = changes.select([COMMIT_TIME]).filter(are_rows)
+        check_commit_times(rows, task.slices[0].group, _REMEDY)
         numbers = task.ring.buckets_of_keys(changes.column(RECORD_KEY), self.key_fields)
         found = np.unique(numbers).tolist()
         return {at: changes.filter(pa.array(numbers == at)) for at in found}
@@ -347,19 +342,6 @@ class PreparedRewriter:
         return file.publish(self.context)
 
 
-def check_files(prepared: PreparedTask) -> None:
-    """Check that the prepared files still exist; programs may clean up temporary folders.
-
-    Raises:
-        PlanOutdated: a file is missing, or has another size.
-    """
-    for file in (*prepared.files, *prepared.logs):
-        path = file.path
-        if not path.exists() or path.stat().st_size != file.stat.file_size_in_bytes:
-            message = f"the prepared file {path} was removed or changed by another program"
-            raise PlanOutdated(message)
-
-
 def later_logs(now: FileSlice, before: FileSlice) -> tuple[LogFile, ...]:
     """Return the logs that were added to a slice, of which the first logs are still the same."""
     return now.logs[len(before.logs) :]
@@ -369,15 +351,6 @@ def is_continued(now: FileSlice, before: FileSlice) -> bool:
     """Return whether a slice is an earlier slice, to which maybe logs were added."""
     same = (now.group, now.base_instant, now.base, now.logs[: len(before.logs)])
     return same == (before.group, before.base_instant, before.base, before.logs)
-
-
-def is_same_but_instant(context: WriteContext, other: WriteContext) -> bool:
-    """Return whether two contexts give the same files but for the instant and the attempt."""
-    return _without_instant(context) == _without_instant(other)
-
-
-def _without_instant(context: WriteContext) -> WriteContext:
-    return replace(context, instant="", attempt="", is_visible=all_visible)
 
 
 def has_same_buckets(ring: HashRing, other: HashRing) -> bool:
@@ -422,12 +395,6 @@ def _chosen(
     names = [str(log.name) for log in logs]
     group, base_instant = file_slice.group, file_slice.base_instant
     return planned_slice(group, base_instant, names, context.storage, log_sizes)
-
-
-def _local(context: WriteContext, folder: Path, instant: str = NO_INSTANT) -> WriteContext:
-    """Return a context that writes files of an instant to a folder."""
-    storage = open_storage(StorageLocation(str(folder)))
-    return replace(context, instant=instant, attempt="").use_storage(storage)
 
 
 def _read_deletes(path: Path, are_chosen: Callable[[pa.Array], pa.Array]) -> pa.Table | None:

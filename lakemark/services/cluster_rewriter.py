@@ -6,7 +6,7 @@ that memory is bounded. They are divided evenly among the new files, so that no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,12 +54,14 @@ class ClusterRewriter:
         order: the order of the rows.
         log_sizes: see ``recorded_log_sizes``.
         run_bytes: Arrow bytes of the rows that are sorted in memory.
+        target: write context of the new files, if it is another one.
     """
 
     context: WriteContext
     order: RowOrder
     log_sizes: Mapping[str, int] = field(default_factory=dict)
     run_bytes: int = RUN_BYTES
+    target: WriteContext | None = None
 
     def __call__(self, task: ClusterTask) -> list[WriteStat]:
         """Write the live rows of the slices to new base files; rows keep their commit time.
@@ -83,14 +85,16 @@ class ClusterRewriter:
 
     def _keys(self, task: ClusterTask) -> RowKeys:
         wanted = list(self.order.columns)
-        tables = live_rows(self.context, task.slices, wanted, self.log_sizes)
-        return RowKeys.of(self.order, tables)
+        return RowKeys.of(self.order, self._live_rows(task, wanted))
 
     def _rows(self, task: ClusterTask) -> Iterator[pa.Table]:
         # Every row gets the new file's name, so the old names are not read.
         kept = [name for name in self.context.schema.names if name != FILE_NAME]
-        for part in live_rows(self.context, task.slices, kept, self.log_sizes):
+        for part in self._live_rows(task, kept):
             yield self._with_path(part.select(kept), task.partition_path)
+
+    def _live_rows(self, task: ClusterTask, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return live_rows(self.context, task.slices, columns, self.log_sizes)
 
     def _with_path(self, rows: pa.Table, path: str) -> pa.Table:
         """Set the partition path, which a table without meta columns does not store."""
@@ -102,12 +106,16 @@ class ClusterRewriter:
     def _write(
         self, task: ClusterTask, rows: Iterable[pa.Table], rows_of_file: int | None
     ) -> list[WriteStat]:
-        path, context = task.partition_path, self.context
+        target = self.target or self.context
 
         def file_id(number: int) -> str:
-            # A group has fewer than 2^32 files, so the numbers of two groups differ.
-            return new_file_id(
-                (task.number << 32) + number, path, context.instant, context.table_name
-            )
+            return cluster_file_id(target, task, number)
 
-        return divide_among_file_groups(context, path, rows, rows_of_file, file_id)
+        return divide_among_file_groups(target, task.partition_path, rows, rows_of_file, file_id)
+
+
+def cluster_file_id(context: WriteContext, task: ClusterTask, number: int) -> str:
+    """Return the file id of the n-th new file group of a task."""
+    # A group has fewer than 2^32 files, so the numbers of two groups differ.
+    at = (task.number << 32) + number
+    return new_file_id(at, task.partition_path, context.instant, context.table_name)

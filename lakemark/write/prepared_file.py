@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileGroupId
+
+_COPIED_AT_ONCE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +33,13 @@ class PreparedFile:
     def path(self) -> Path:
         """Where the file lies."""
         return self.folder / (self.stat.path or "")
+
+    def copy(self, write: Callable[[bytes], object]) -> None:
+        """Copy the content.
+
+        Args:
+            write: appends bytes to the copy.
+        """
+        with open(self.path, "rb") as source:
+            while data := source.read(_COPIED_AT_ONCE_BYTES):
+                write(data)

@@ -14,7 +14,6 @@ from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import LogFileName, write_token
 from lakemark.model.file_slice import FileGroupId, join
-from lakemark.storage.storage import StreamingFile
 from lakemark.write.markers import create_marker
 from lakemark.write.new_log_file import NewLogFile
 from lakemark.write.partitioner import task_number
@@ -22,18 +21,10 @@ from lakemark.write.prepared_file import PreparedFile
 from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import close_file
 
-_COPIED_AT_ONCE_BYTES = 4 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedLogFile(PreparedFile):
     """A log in a folder on this machine's disk."""
-
-    def copy(self, target: StreamingFile) -> None:
-        """Append the blocks to a log."""
-        with open(self.path, "rb") as source:
-            while data := source.read(_COPIED_AT_ONCE_BYTES):
-                target.write(data)
 
 
 def new_prepared_log(context: WriteContext, group: FileGroupId, number: int) -> NewLogFile:
@@ -95,7 +86,7 @@ def _publish(context: WriteContext, logs: Sequence[PreparedLogFile], number: int
     file = context.storage.create_streaming(path)
     try:
         for log in logs:
-            log.copy(file)
+            log.copy(file.write)
         size_bytes = close_file(file)
     finally:
         file.abort()

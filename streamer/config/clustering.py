@@ -33,12 +33,20 @@ _PENDING = "pending"
 class ClusteringConfig(Section):
     """Clustering combines small files of a table without buckets, and can sort their rows.
 
-    It runs between two batches; the next batch waits for it. See [Clustering in a
+    The pipeline checks after each batch whether a clustering is due. See [Clustering in a
     pipeline](services.md#clustering-in-a-pipeline).
     """
 
     enabled: bool = False
     """Whether this pipeline clusters its table. The table must not have buckets."""
+
+    mode: Literal["background", "inline"] = "background"
+    """``background`` sorts and encodes the new files on local disk while batches are written; then
+    the next batch waits only while they are copied to the table. This needs local disk for the
+    files of one clustering, and memory for its sort. Files are left out if batches have changed
+    them, or files of their group, meanwhile; if this leaves nothing, or leaves out some files three
+    times in a row, the next clustering runs inline. ``inline`` encodes the files between two
+    batches. A run that ends (``run.mode: once``) always does this."""
 
     after_commits: Annotated[int, Field(ge=1)] = 4
     """Cluster after this number of commits since the last clustering. At most
@@ -72,7 +80,8 @@ class ClusteringConfig(Section):
 
     max_io_bytes: Annotated[int, Field(ge=1)] | None = _MAX_IO_BYTES
     """The largest number of bytes that one clustering reads and writes, estimated from the sizes of
-    the files. This limits how long a batch waits. One group is always clustered; the others follow
+    the files. This limits how long a batch waits, and in the background how much local disk is
+    needed. One group is always clustered; the others follow
     in later clusterings, those with the oldest files first. ``null`` sets no limit."""
 
     pending: Literal["execute", "keep", "remove"] = "execute"

@@ -34,6 +34,7 @@ from streamer.events import (
     OffsetsLost,
     PartitionsChanged,
     PartitionsExpired,
+    PreparationOutdated,
     RecordsRejected,
     RequestedServiceFailed,
     Retrying,
@@ -238,7 +239,13 @@ class RunMetrics:
                 self._failures.warnings.inc()
             case TopicsFound():
                 self._failures.consecutive.set(0)
-            case MetricsServed() | Alive() | RunStopping() | ActionRequested():
+            case (
+                MetricsServed()
+                | Alive()
+                | RunStopping()
+                | ActionRequested()
+                | PreparationOutdated()
+            ):
                 pass  # these events change no metric
             case GroupCommitFailed():
                 self._failures.group_commits.inc()

@@ -271,10 +271,10 @@ def test_an_outdated_preparation_is_not_published(
 ) -> None:
     to = written(version)
     prepared = prepare(to, tmp_path)
-    assert prepared.preparation.is_current(to.table)
+    assert prepared.preparation.find_outdated(to.table) is None
     change(to)
     before, instants = contents(to.table.storage), to.table.store.load().instants
-    assert not prepared.preparation.is_current(to.table)
+    assert prepared.preparation.find_outdated(to.table)
     assert publish_prepared(to.table, prepared) == []
     assert to.table.store.load().instants == instants
     assert contents(to.table.storage) == before
@@ -288,7 +288,7 @@ def test_nothing_is_published_while_a_write_is_pending(tmp_path: Path) -> None:
     to.table.refresh()
     assert begin_preparation(to.table, SPLIT_ALL) is None
     assert publish_prepared(to.table, prepared) == []
-    assert prepared.preparation.is_current(to.table)
+    assert prepared.preparation.find_outdated(to.table) is None
     other.cancel()
     assert publish_prepared(to.table, prepared)
 
@@ -515,8 +515,11 @@ class _History:
             folder.mkdir()
             self.prepared, self.changed = preparation.run(folder), set()
 
+    def _is_current(self, prepared: PreparedResize) -> bool:
+        return prepared.preparation.find_outdated(self.to.table) is None
+
     def _round(self) -> None:
-        if self.prepared is not None and self.prepared.preparation.is_current(self.to.table):
+        if self.prepared is not None and self._is_current(self.prepared):
             folder = self.folder / str(len(list(self.folder.iterdir())))
             folder.mkdir()
             self.prepared = self.prepared.begin_round(self.to.table).run(folder)
@@ -526,7 +529,7 @@ class _History:
         prepared, self.prepared = self.prepared, None
         if prepared is None:
             return
-        is_current = prepared.preparation.is_current(self.to.table)
+        is_current = self._is_current(prepared)
         done = publish_prepared(self.to.table, prepared)
         assert bool(done) == is_current
         if done:

@@ -18,7 +18,13 @@ from lakemark.operations.prepared_resize import PreparedResize, ResizePreparatio
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage.scratch import scratch_folder
 from streamer.bucket_resizing import BucketResizing
-from streamer.events import CompactionCompleted, Event, ServiceCompleted, ServiceFailed
+from streamer.events import (
+    CompactionCompleted,
+    Event,
+    PreparationOutdated,
+    ServiceCompleted,
+    ServiceFailed,
+)
 from streamer.pipeline import _policies
 from streamer.services import ServicePolicies, TableServices
 from tests.rings import SPLIT_ALL, assert_in_buckets, ring_writer
@@ -60,7 +66,7 @@ class Pipeline:
     def let_prepare(self) -> None:
         """Begin a preparation and wait until its thread has ended."""
         self.run()
-        job = self.resizing._job
+        job = self.resizing._preparation._job
         assert job is not None
         until(lambda: not job.is_running)
 
@@ -104,7 +110,7 @@ def test_batches_continue_while_a_bucket_is_prepared(
             pipeline.run()
         assert pipeline.resizing.is_preparing(pipeline.writer)
         assert pipeline.resizes == 0
-        job = pipeline.resizing._job
+        job = pipeline.resizing._preparation._job
         released.set()
         until(lambda: job is not None and not job.is_running)
     before = contents(pipeline.storage)
@@ -147,7 +153,8 @@ def test_compaction_waits_for_a_preparation(monkeypatch: pytest.MonkeyPatch) -> 
             services.run()
         assert compactions() == 0
         released.set()
-        until(lambda: not services._resizing._job.is_running)  # type: ignore[union-attr]
+        job = services._resizing._preparation._job
+        until(lambda: job is not None and not job.is_running)
     services.run()
     assert pipeline.resizes == 1
     assert not services.end(60.0)
@@ -167,6 +174,9 @@ def test_useless_preparations_end_in_an_inline_resize(pipeline: Pipeline) -> Non
     pipeline.run()
     assert pipeline.resizes == 1
     assert pipeline.services == ["bucket_resizing"]
+    outdated = [one for one in pipeline.events if isinstance(one, PreparationOutdated)]
+    assert [one.is_inline_next for one in outdated] == [False, False, True]
+    assert all("was changed since it was prepared" in one.reason for one in outdated)
     assert_in_buckets(pipeline.writer.table)
 
 
@@ -236,7 +246,6 @@ def test_a_round_that_finds_a_row_of_a_deleted_key_makes_the_preparation_useless
     before = contents(pipeline.storage)
     pipeline.run()
     assert not pipeline.resizing.is_preparing(pipeline.writer)
-    assert pipeline.resizing._useless.total() == 1
-    assert not any(isinstance(one, ServiceFailed) for one in pipeline.events)
+    assert [type(one) for one in pipeline.events] == [PreparationOutdated]
     assert contents(pipeline.storage) == before
     assert pipeline.resizes == 0
