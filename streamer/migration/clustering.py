@@ -76,8 +76,8 @@ def _clustering(job: Job) -> Iterator[Outcome]:
         remedy = "run lakemark table cluster --schedule; a pipeline executes what it plans"
         yield Missing(names, remedy)
         return
-    comment = "" if is_inline else "Between two batches, because a batch would conflict with it."
-    yield Sets("clustering.enabled", True, names, comment)
+    yield Sets("clustering.enabled", True, names)
+    yield Sets("clustering.mode", "inline" if is_inline else "background", ())
     yield from _after_commits(job, _INLINE_COMMITS if is_inline else _ASYNC_COMMITS)
     for name, setting in _NUMBERS.items():
         if job.has(name):

@@ -19,7 +19,8 @@ from streamer.migration.rule import (
 )
 
 _CLUSTER = Combined(
-    "`clustering.enabled`; with a bucket index no counterpart, or nothing with consistent hashing, "
+    "`clustering.enabled`, with `clustering.mode: inline`, or `background` if the job clusters "
+    "only asynchronously; with a bucket index no counterpart, or nothing with consistent hashing, "
     "because `bucket_resizing` splits and merges the buckets"
 )
 _CLUSTERED_PARTITIONS = Combined("`clustering.partitions`")
@@ -103,7 +104,7 @@ SERVICE_RULES = (
     ),
     Rule(
         "--max-pending-clustering",
-        NoEffect("a pipeline executes each clustering that it plans before its next batch"),
+        NoEffect("a pipeline executes each clustering that it requests before its next batch"),
     ),
     Rule(
         "--retry-last-pending-inline-compaction",

@@ -56,11 +56,13 @@ from lakemark.operations.create_index import create_index
 from lakemark.operations.drop_index import drop_index
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.erasure import erase_records
+from lakemark.operations.group_replacement import execute_replacement
 from lakemark.operations.key_traces import find_traces
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.orphan_removal import find_orphans, remove_orphans
 from lakemark.operations.partition_deletion import match_partitions
+from lakemark.operations.prepared_clustering import begin_preparation as begin_clustering
 from lakemark.operations.prepared_resize import begin_preparation
 from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_indexes import list_indexes
@@ -115,6 +117,7 @@ from tests.tables import (
     write_files,
     writer,
 )
+from tests.waiting import until
 from transforms.decode.schema_policy import SchemaPolicy
 
 TABLE = "table"
@@ -478,16 +481,28 @@ class ExpiringPipeline(ServedPipeline):
 
 @dataclass(frozen=True)
 class ClusteringPipeline(ServedPipeline):
-    """A pipeline that writes a batch, and then clusters its table, which has no buckets."""
+    """A pipeline that writes a batch, and then clusters its table, which has no buckets.
+
+    Attributes:
+        in_background: whether the clustering is prepared by a thread.
+    """
+
+    in_background: bool = False
 
     def serve(self, rows: TableWriter, listener: Listener) -> None:
         policy = ClusteringPolicy(order=RowOrder(("n",)))
-        rules = ClusteringRules(policy, 1, lambda path: True, PendingPlans.KEEP)
+        rules = ClusteringRules(
+            policy, 1, lambda path: True, PendingPlans.KEEP, in_background=self.in_background
+        )
         now_s = 0.0
         clustering = TableClustering(rows, rules, LocalRunner(1), listener, lambda: now_s)
         clustering.run()  # removes the plan of a process that died while it executed the plan
         now_s = 3600.0
         clustering.run()  # then a new plan is made only after a pause
+        if clustering.is_preparing:
+            job = clustering._preparation._job
+            until(lambda: job is not None and not job.is_running)
+            clustering.run()
 
 
 @dataclass(frozen=True)
@@ -853,6 +868,24 @@ def cluster_once(to: TableWriter) -> None:
     if not to.table.timeline.completed(Action.REPLACE_COMMIT):
         to.table.runner = LocalRunner(1)
         cluster_table(to.table, ClusteringPolicy(order=RowOrder(("v",))))
+
+
+def publish_prepared_clustering(to: TableWriter) -> None:
+    """Sort the rows of all partitions with files that were prepared.
+
+    A process whose preparation is lost executes a pending plan, or clusters inline.
+    """
+    pending = bool(to.table.timeline.pending(Action.REPLACE_COMMIT, Action.CLUSTERING))
+    if pending or to.table.timeline.completed(Action.REPLACE_COMMIT):
+        cluster_once(to)
+        return
+    preparation = begin_clustering(to.table, ClusteringPolicy(order=RowOrder(("v",))))
+    assert preparation is not None
+    with scratch_folder("clustering") as folder:
+        # The stores are copied before each write, so no other thread may write at this time.
+        prepared = replace(preparation.run(folder), copies=1)
+        request = partial(prepared.request, to.table)
+        assert execute_replacement(to.table, request, LocalRunner(1))
 
 
 def delete_partition_once(to: TableWriter) -> None:
@@ -1256,6 +1289,19 @@ SCENARIOS: dict[str, Scenario] = {
         records=_KEYLESS,
         is_keyless=True,
     ),
+    "pipeline that prepares a clustering": ClusteringPipeline(
+        (
+            {"a": 1, "rejects": [1]},
+            {"a": 1, "rejects": [1, 2]},
+            {"a": 1, "b": 3, "rejects": [1, 2]},
+        ),
+        2,
+        len(_KEYLESS),
+        has_metadata=False,
+        records=_KEYLESS,
+        is_keyless=True,
+        in_background=True,
+    ),
     "pipeline that deletes an expired partition": ExpiringPipeline(
         (
             {"a": 1, "rejects": [1]},
@@ -1558,6 +1604,9 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "clustering with a record index": TableScenario(
         looked_up(2, indexes=_INDEXES), cluster_once, _REPLACED, is_shared=True, looks_up=True
+    ),
+    "prepared clustering with a record index": TableScenario(
+        looked_up(2, indexes=_INDEXES), publish_prepared_clustering, _REPLACED, looks_up=True
     ),
     "clustering in version 6": TableScenario(
         then(plain(0, version=_V6), two_by_lookup),

@@ -47,6 +47,7 @@ LONG = (
     "creation of partition statistics, copy-on-write",
     "bootstrap of the metadata table",
     "clustering with a record index",
+    "prepared clustering with a record index",
     "move to another partition with a record index",
     "split of buckets with a metadata table",
     "prepared split of buckets with a metadata table",

@@ -43,7 +43,12 @@ from tests.unit.streamer.test_opened_sink import COLUMNS, Topic
 
 #: Records are appended, so that the table has no buckets.
 INSERTS: Mapping[str, Any] = {"operation": "insert"}
-EVERY_SECOND: Mapping[str, Any] = {"enabled": True, "after_commits": 2, "sort_by": "region"}
+EVERY_SECOND: Mapping[str, Any] = {
+    "enabled": True,
+    "mode": "inline",
+    "after_commits": 2,
+    "sort_by": "region",
+}
 RUNNER = LocalRunner(1)
 
 #: The age of a plan that no writer begins any more.
@@ -362,6 +367,7 @@ def test_settings_become_the_policy(tmp_path: Path) -> None:
     ("clustering", "table", "message"),
     [
         ({"sort_by": "id"}, INSERTS, "clustering.sort_by: has no effect without"),
+        ({"mode": "inline"}, INSERTS, "clustering.mode: has no effect without"),
         ({"enabled": True}, {"buckets": 4}, "clustering.enabled: .* move the rows of a bucket"),
         (
             {"enabled": True},

@@ -327,6 +327,7 @@ BECOMES: list[tuple[dict[str, str], dict[str, str | None], dict[str, Any]]] = [
         {},
         {
             "clustering.enabled": True,
+            "clustering.mode": "inline",
             "clustering.after_commits": 6,
             "clustering.small_file_bytes": 1000,
             "clustering.sort_by": ["amount", "note"],
@@ -342,7 +343,11 @@ BECOMES: list[tuple[dict[str, str], dict[str, str | None], dict[str, Any]]] = [
             "hoodie.clustering.plan.strategy.partition.regex.pattern": "c",
         },
         {},
-        {"clustering.enabled": True, "clustering.partitions": ["a", "b"]},
+        {
+            "clustering.enabled": True,
+            "clustering.mode": "background",
+            "clustering.partitions": ["a", "b"],
+        },
     ),
     (
         {"hoodie.clustering.rollback.pending.replacecommit.on.conflict": "true"},
@@ -359,6 +364,7 @@ BECOMES: list[tuple[dict[str, str], dict[str, str | None], dict[str, Any]]] = [
         {
             "archival.enabled": False,
             "clustering.enabled": True,
+            "clustering.mode": "inline",
             "clustering.after_commits": 40,
         },
     ),
@@ -375,6 +381,7 @@ BECOMES: list[tuple[dict[str, str], dict[str, str | None], dict[str, Any]]] = [
             "archival.max_commits": 5,
             "cleaning.commits_retained": 2,
             "clustering.enabled": True,
+            "clustering.mode": "inline",
             "clustering.after_commits": 3,
         },
     ),
