@@ -162,6 +162,14 @@ DESCRIBED: list[tuple[Event, str]] = [
         events.ServiceFailed("partition_expiry", "busy", 1, 60.0, "LockTimeout", "/lake/orders"),
         "partition_expiry of orders failed (1 failure), retrying in 60 s: LockTimeout: busy",
     ),
+    (
+        events.PreparationOutdated("clustering_preparation", "all changed", True, "/lake/orders"),
+        "clustering_preparation of orders is outdated, next time without preparation: all changed",
+    ),
+    (
+        events.PreparationOutdated("bucket_preparation", "1 changed", False, "/lake/orders"),
+        "bucket_preparation of orders is outdated, trying again: 1 changed",
+    ),
     (events.ServiceCompleted("rollback", "1, 2", 0.1), "rollback: 1, 2 in 0.10 s"),
     (
         events.Retrying("no broker", 1, 5, 2.0),
