@@ -18,7 +18,7 @@ from lakemark.metadata import metadata_files
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
 from lakemark.metadata.metadata_files import BaseContent, first_log_file, log_file
 from lakemark.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
-from tests.unit.metadata.metadata_tables import ARCHIVES
+from tests.golden.golden_table import ARCHIVES
 from tests.unit.metadata.written_tables import keys_of
 
 INSTANT = "20261122023000000"

@@ -31,7 +31,7 @@ from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionSta
 from lakemark.metadata.column_stats.value_types import ValueType
 from lakemark.metadata.record_changes import RecordChanges
 from tests.depth import examples
-from tests.unit.metadata.metadata_tables import ARCHIVES
+from tests.golden.golden_table import ARCHIVES
 from tests.unit.metadata.written_tables import decoded, written_table
 from tests.unit.schema.strategies import SCALARS, rows
 
