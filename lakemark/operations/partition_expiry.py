@@ -17,6 +17,7 @@ from lakemark.services.partition_lifetime import (
     PartitionLifetime,
     end_of_lifetimes,
     expired_partitions,
+    first_write,
     last_commits,
     last_emptied,
     last_logged,
@@ -25,6 +26,7 @@ from lakemark.services.partition_lifetime import (
 )
 from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound
+from lakemark.timeline.undone_instants import find_undone
 from lakemark.view.file_lister import PARTITION_METAFILE
 from lakemark.view.file_system_view import FileSystemView
 
@@ -97,22 +99,58 @@ def _creations(table: OpenTable, view: FileSystemView, end: str) -> Mapping[str,
     if not old:
         return old
     commits = _commits(table, view)
-    replacing = commits | _archived_replacements(table, view, min(old.values()))
+    old |= _first_writes(table, view, _created_by_undone(table, view, old), commits)
+    replacing = commits | _archived(table, view, min(old.values()), Action.REPLACE_COMMIT)
     for path, emptied_at in last_emptied(replacing).items():
         if path in old and emptied_at > old[path]:
             old[path] = written_again(path, emptied_at, view, commits)
     return old
 
 
-def _archived_replacements(
-    table: OpenTable, view: FileSystemView, since: str
+def _created_by_undone(
+    table: OpenTable, view: FileSystemView, created: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the partitions, with their creation times, that an undone commit created.
+
+    A rollback or a restore keeps the metafile of a partition. So the metafile may show a commit
+    long before the rows that were written since. A pending commit counts as undone.
+
+    Args:
+        table: the open table.
+        view: the file groups.
+        created: the requested time of the commit that created each partition.
+    """
+    active = {time: view.timeline.find(time) for time in created.values()}
+    pending = {time for time, found in active.items() if found and not found.is_completed}
+    gone = {time for time, found in active.items() if found is None}
+    undone = pending
+    if gone:
+        undone |= find_undone(table.store, gone, view.timeline, table.store.load_archived())
+    return {path: time for path, time in created.items() if time in undone}
+
+
+def _first_writes(
+    table: OpenTable,
+    view: FileSystemView,
+    undone: Mapping[str, str],
+    commits: Mapping[str, CommitMetadata],
+) -> dict[str, str]:
+    """Return when rows were first written to each partition after an undone commit created it."""
+    if not undone:
+        return {}
+    known = {**commits, **_archived(table, view, min(undone.values()), *COMMITS)}
+    return {path: first_write(path, time, view, known) for path, time in undone.items()}
+
+
+def _archived(
+    table: OpenTable, view: FileSystemView, since: str, *actions: Action
 ) -> dict[str, CommitMetadata]:
-    """Return the metadata of the archived replace commits that were requested since a time."""
+    """Return the metadata of the archived commits that were requested since a time."""
     timeline = view.timeline
     if not timeline.has_history or (timeline.start is not None and timeline.start <= since):
         return {}
     archived = table.store.load_archived()
-    found = (i for i in archived.instants(since) if i.action is Action.REPLACE_COMMIT)
+    found = (i for i in archived.instants(since) if i.action in actions)
     return {i.requested_at: metadata for i, metadata in archived.read_commits(found)}
 
 

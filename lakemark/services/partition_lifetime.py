@@ -138,6 +138,22 @@ def written_again(
     return min(times, default=emptied_at)
 
 
+def first_write(
+    path: str, after: str, view: FileSystemView, commits: Mapping[str, CommitMetadata]
+) -> str:
+    """Return when rows were first written to a partition after an instant; the instant if never.
+
+    Args:
+        path: the partition.
+        after: the requested time of the instant.
+        view: the file groups, whose slices show commits that are in no archive any more.
+        commits: the metadata of the active and archived commits, by requested time.
+    """
+    recorded = (at for at, metadata in commits.items() if path in _written(metadata))
+    slices = (one.base_instant for group in view.file_groups(path) for one in group.slices)
+    return min((at for at in (*recorded, *slices) if at > after), default=after)
+
+
 def end_of_lifetimes(lifetime: PartitionLifetime, now: datetime, clock: TimelineClock) -> str:
     """Return the instant time before which a lifetime must have begun to have ended now.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -110,6 +111,43 @@ def test_a_lifetime_by_creation_begins_with_the_first_rows_after_a_deletion() ->
     again = table.upsert(rows(("a", "north", 1, 1))).instant
     table.upsert(rows(("a", "north", 2, 2)))
     assert again is not None
+    assert expired(table, ExpireBy.CREATION, again) == ["south"]
+    after = UTC_CLOCK.format(UTC_CLOCK.parse(again) + timedelta(milliseconds=1))
+    assert expired(table, ExpireBy.CREATION, after) == ["south", "north"]
+
+
+def undone_by_rollback(table: lakemark.Table, instant: str) -> None:
+    table.rollback(instant)
+
+
+def undone_by_restore(table: lakemark.Table, instant: str) -> None:
+    table.restore(instants(table, "deltacommit", "commit")[0])
+
+
+def undone_by_restore_to_empty(table: lakemark.Table, instant: str) -> None:
+    table.restore(to_empty=True)
+
+
+@pytest.mark.parametrize("is_archived", [False, True], ids=["active", "archived"])
+@pytest.mark.parametrize("version", [6, 9])
+@pytest.mark.parametrize(
+    "undo", [undone_by_rollback, undone_by_restore, undone_by_restore_to_empty]
+)
+def test_a_lifetime_by_creation_does_not_begin_with_a_commit_that_was_undone(
+    undo: Callable[[lakemark.Table, str], None], version: int, is_archived: bool
+) -> None:
+    """The metafile of the partition stays, and names the undone commit."""
+    table = made("merge_on_read", version)
+    undone = table.upsert(rows(("a", "north", 1, 1))).instant
+    assert undone is not None
+    undo(table, undone)
+    table.upsert(rows(("b", "south", 1, 1)))
+    again = table.upsert(rows(("a", "north", 1, 1))).instant
+    assert again is not None
+    if is_archived:
+        archive(table)
+    else:
+        table.upsert(rows(("a", "north", 2, 2)))
     assert expired(table, ExpireBy.CREATION, again) == ["south"]
     after = UTC_CLOCK.format(UTC_CLOCK.parse(again) + timedelta(milliseconds=1))
     assert expired(table, ExpireBy.CREATION, after) == ["south", "north"]
