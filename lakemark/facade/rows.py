@@ -280,7 +280,7 @@ class RowMethods(TableFacade):
         rows = self._rows
         if dry_run:
             self._table.refresh()
-            return plan_erasure(self._table, rows.chosen_keys(keys, where))
+            return plan_erasure(self._table, rows, rows.chosen_keys(keys, where))
         return erase_records(self._maintained(), rows, rows.chosen_keys(keys, where))
 
 

@@ -62,13 +62,13 @@ class Erasure:
         return not self.traces
 
 
-def plan_erasure(table: OpenTable, record_keys: Sequence[str]) -> Erasure:
-    """Return the files that contain the keys now.
+def plan_erasure(table: OpenTable, rows: RowWriter, record_keys: Sequence[str]) -> Erasure:
+    """Return the files that contain the keys now. The arguments are those of ``erase_records``.
 
     Raises:
         Unsupported: the rows of the table do not contain their record keys.
     """
-    return _result(record_keys, _search(table, record_keys))
+    return _result(record_keys, _search(table, rows, record_keys))
 
 
 def erase_records(table: OpenTable, rows: RowWriter, record_keys: Sequence[str]) -> Erasure:
@@ -80,14 +80,15 @@ def erase_records(table: OpenTable, rows: RowWriter, record_keys: Sequence[str])
         record_keys: the keys of the records, in the form that the table stores.
     """
     check_no_restore(table.timeline)
-    before = _search(table, record_keys)
+    before = _search(table, rows, record_keys)
     if not before.traces:
         return _result(record_keys, before)
     _check_savepoints(table, before.traces)
     deleted = rows.delete(record_keys, None)
     instants = [] if deleted.instant is None else [deleted.instant]
     instants += remove_history(table)
-    return _result(record_keys, _search(table, record_keys), deleted.deletes, instants)
+    after = _search(table, rows, record_keys)
+    return _result(record_keys, after, deleted.deletes, instants)
 
 
 def remove_history(table: OpenTable) -> list[str]:
@@ -110,7 +111,7 @@ def remove_history(table: OpenTable) -> list[str]:
     return instants
 
 
-def _search(table: OpenTable, record_keys: Sequence[str]) -> TraceSearch:
+def _search(table: OpenTable, rows: RowWriter, record_keys: Sequence[str]) -> TraceSearch:
     if not table.properties.populates_meta_columns:
         message = (
             f"the rows of table {table.location.url} do not contain their record keys "
@@ -118,7 +119,9 @@ def _search(table: OpenTable, record_keys: Sequence[str]) -> TraceSearch:
             "delete the rows with Table.delete, compact, and clean"
         )
         raise Unsupported(message)
-    return find_traces(table.storage, record_keys, _runner(table)) if record_keys else TraceSearch()
+    if not record_keys:
+        return TraceSearch()
+    return find_traces(table.storage, record_keys, _runner(table), rows.key_generator)
 
 
 def _runner(table: OpenTable) -> Runner:

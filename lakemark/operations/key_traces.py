@@ -7,7 +7,9 @@ older file slices, replaced file groups, files of failed writes, and the metadat
 file                         what is compared with the keys
 ============================ =====================================================================
 base file                    the record key of each row; in a file without record keys, texts
-log file                     the record keys of rows and deletes; in a log of changes (CDC), texts
+log file                     the record keys of rows and deletes; in a log of changes (CDC), which
+                             may lack record keys, those of the rows before and after each change,
+                             and texts
 metadata table               the record keys of the record index and secondary indexes, and texts
 timeline, archive, others    texts; compressed files of unknown formats cannot be read
 ============================ =====================================================================
@@ -37,6 +39,7 @@ from lakemark.codec.varint import zigzag
 from lakemark.config.table_properties import SECONDARY_INDEX_PREFIX
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.execution.runner import Runner
+from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.log.data_block import read_rows
 from lakemark.log.delete_block import read_deletes
 from lakemark.log.log_block import BlockType, LogBlock
@@ -51,6 +54,9 @@ from lakemark.storage.storage import NotFound, ObjectInfo, Storage
 _HOODIE = ".hoodie/"
 _INDEX_RECORDS = f"{METADATA_FOLDER}/"
 _INDEX_TIMELINE = f"{METADATA_FOLDER}/.hoodie/"
+
+#: The rows before and after a change in a log of changes (CDC).
+_IMAGES = ("before", "after")
 
 #: Files of one task. A Spark task costs about as much as reading some small files.
 _FILES_A_TASK = 16
@@ -111,20 +117,27 @@ class TraceSearch:
     searched: Mapping[Place, int] = field(default_factory=dict)
 
 
-def find_traces(storage: Storage, record_keys: Sequence[str], runner: Runner) -> TraceSearch:
+def find_traces(
+    storage: Storage,
+    record_keys: Sequence[str],
+    runner: Runner,
+    generator: KeyGenerator | None = None,
+) -> TraceSearch:
     """Search every file of a table for record keys.
 
     Args:
         storage: the storage of the table, whose rows contain their record keys.
         record_keys: the keys, as the table stores them.
         runner: searches the files; each task gets the storage, the keys and some paths.
+        generator: computes the record keys of rows that are stored without them; if it is None, or
+            keys are automatic, a log of changes with such rows counts as unreadable.
 
     Raises:
         StorageUnavailable: the store does not answer.
     """
     files = sorted(storage.list_tree(""), key=lambda info: info.path)
     tasks = [files[at : at + _FILES_A_TASK] for at in range(0, len(files), _FILES_A_TASK)]
-    found = runner.map(_FileSearch(storage, tuple(record_keys)), tasks)
+    found = runner.map(_FileSearch(storage, tuple(record_keys), generator), tasks)
     searched = Counter(Place.of(info.path) for info in files)
     return TraceSearch(tuple(one for traces in found for one in traces), searched)
 
@@ -135,6 +148,7 @@ class _FileSearch:
 
     storage: Storage
     record_keys: tuple[str, ...]
+    generator: KeyGenerator | None
 
     def __call__(self, files: Sequence[ObjectInfo]) -> list[Trace]:
         traces = (self._search(info, Place.of(info.path)) for info in files)
@@ -193,7 +207,10 @@ class _FileSearch:
                 reader = HFileReader(content.open(), content.size_bytes, block.path)
                 yield from self._in_hfile(reader, block.path)
             case BlockType.CDC_DATA:
-                yield from self._in_rows(read_rows(block))
+                changes = read_rows(block)
+                yield from self._in_rows(changes)
+                if "record_key" not in changes.column_names:
+                    yield from self._in_images(changes, block.path)
             case _:
                 rows = read_rows(block, [RECORD_KEY])
                 yield from self._in_rows(rows if rows.num_columns else read_rows(block))
@@ -217,6 +234,21 @@ class _FileSearch:
             for chunk in column.chunks:
                 for texts in _texts_in(chunk):
                     yield from self._in_texts(texts)
+
+    def _in_images(self, changes: pa.Table, path: str) -> Iterator[Iterable[str]]:
+        """Search the record keys of the rows before and after changes, as far as they are logged.
+
+        Raises:
+            Unsupported: their record keys cannot be computed from them.
+        """
+        for name in _IMAGES:
+            images = changes.column(name).drop_null() if name in changes.column_names else None
+            if not images:
+                continue
+            if self.generator is None or self.generator.config.has_automatic_keys:
+                message = f"{path} has rows without record keys, which do not depend on the columns"
+                raise Unsupported(message)
+            yield self._equal(self.generator.record_keys(pa.Table.from_struct_array(images)))
 
     def _in_texts(self, texts: pa.Array) -> Iterator[Iterable[str]]:
         if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):

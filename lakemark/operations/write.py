@@ -23,6 +23,7 @@ from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.found_groups import FoundGroups
 from lakemark.index.key_lookup import KeyLookup
+from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
@@ -162,6 +163,11 @@ class RowWriter:
         self._attempts = CommitAttempts(
             self._writer, self._runner, records_first_index=creates is not None or records_first
         )
+
+    @property
+    def key_generator(self) -> KeyGenerator:
+        """Computes the record keys of the table's rows."""
+        return self._generator
 
     def in_batch(self, batch: StreamBatch) -> AbstractContextManager[None]:
         """Write a batch of a stream once; see ``lakemark.Table.batch``."""

@@ -31,6 +31,9 @@ NOT_ERASED = 1
 
 _STDIN = "-"
 
+#: What some programs of Windows write at the beginning of a file in UTF-8.
+_BYTE_ORDER_MARK = "\ufeff"
+
 _NO_KEYS = (
     "no record key is given, and no row matches the condition, so that nothing was searched or "
     "erased; if an earlier erasure was interrupted, its rows are deleted, and their keys find the "
@@ -70,6 +73,7 @@ def _given_keys(arguments: argparse.Namespace) -> list[str] | None:
             text = sys.stdin.read()
         else:
             text = Path(arguments.keys).read_text("utf-8")
+        text = text.removeprefix(_BYTE_ORDER_MARK)
     except (OSError, UnicodeDecodeError) as error:
         message = f"--keys {arguments.keys} cannot be read: {error}; pass a text file in UTF-8"
         raise InvalidConfig(message) from error
@@ -135,7 +139,7 @@ def _erase(
     have died after it had deleted the dead letters of the record.
     """
     if arguments.step != "run":
-        erasure = plan_erasure(table, keys)
+        erasure = plan_erasure(table, rows, keys)
     elif keys:
         erasure = erase_records(table, rows, keys)
     else:

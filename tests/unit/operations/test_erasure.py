@@ -277,6 +277,38 @@ def test_the_change_data_of_the_deletion_stays_until_the_file_group_is_rewritten
     assert not files_with(path, ERASED[0])
 
 
+@pytest.mark.parametrize("mode", ["data_before_after", "data_before", "op_key_only"])
+@pytest.mark.parametrize("fields", [["id"], ["id", "part"], []], ids=["number", "two", "automatic"])
+def test_change_data_of_a_record_is_found_although_its_key_is_no_text_of_it(
+    tmp_path: Path, fields: list[str], mode: str
+) -> None:
+    """Such a log may have no record key, and the columns of the key are numbers, or several."""
+    path = tmp_path / "people"
+    schema = pa.schema({"id": pa.int64(), "part": pa.int32(), "name": pa.string()})
+    people = [{"id": n, "part": 1, "name": f"person {n}"} for n in range(3)]
+    table = lakemark.create(
+        path,
+        schema=schema,
+        record_key=fields,
+        table_type="copy_on_write",
+        index="bucket" if fields else "lookup",
+        buckets=1 if fields else 4,
+        cdc=mode,
+        multi_writer=FAST,
+    )
+    table.insert(pa.Table.from_pylist(people, schema=schema))
+    found = table.snapshot(["_hoodie_record_key", "id"]).read_all().to_pylist()
+    key = next(row["_hoodie_record_key"] for row in found if row["id"] == 2)
+    erasure = table.erase([key])
+    logs = [str(file.relative_to(path)) for file in path.rglob("*.cdc")]
+    assert len(logs) == 1
+    assert [trace.path for trace in erasure.traces] == logs
+    rest = pa.Table.from_pylist(people[:2], schema=schema)
+    if fields:
+        table.upsert(rest)
+        assert table.erase([key]).is_complete
+
+
 def test_tables_without_record_keys_in_their_rows_are_refused(tmp_path: Path) -> None:
     table = lakemark.create(
         tmp_path / "orders",

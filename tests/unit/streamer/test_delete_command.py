@@ -72,9 +72,9 @@ def test_keys_come_from_a_file_or_the_standard_input(
     table: lakemark.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "keys.txt"
-    file.write_text("order-0\n\norder-1\nabsent\n")
+    file.write_text("\ufefforder-0\n\norder-1\nabsent\n", "utf-8")  # with a byte order mark
     assert run(table.location, "--keys", str(file), "--run") == OK
-    monkeypatch.setattr("sys.stdin", io.StringIO("order-2"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufefforder-2"))
     assert run(table.location, "--keys", "-", "--key", "order-3", "--run") == OK
     assert contents(table).keys() == {"order-4", "order-5"}
 
