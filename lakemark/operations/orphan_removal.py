@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig, SnapshotChanged
@@ -19,6 +19,7 @@ from lakemark.metadata.metadata_table_opener import (
     open_metadata_table,
 )
 from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.operations.ages import time_before
 from lakemark.operations.open_table import OpenTable
 from lakemark.services.orphan_candidates import OrphanCandidates, list_candidates
 from lakemark.services.orphans import Orphan, OrphanSearch
@@ -97,7 +98,7 @@ def _list(table: OpenTable, older_than: timedelta, now: datetime | None) -> _Lis
             f"{older_than}: younger files may belong to writers that are at work"
         )
         raise InvalidConfig(message)
-    before = (now or datetime.now(UTC)) - older_than
+    before = time_before(older_than, now)
     inside = FolderStorage(table.storage, METADATA_FOLDER)
     has_metadata = bool(read_properties(table.storage).metadata_partitions)
     metadata = list_candidates(inside, before) if has_metadata else OrphanCandidates()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.savepoint_metadata import SavepointMetadata
+from lakemark.operations.ages import time_before
 from lakemark.operations.open_table import OpenTable
 from lakemark.services import savepoint
 from lakemark.services.restore import plan_restore
@@ -106,7 +107,7 @@ def _time_before(older_than: timedelta, now: datetime | None) -> datetime:
     if older_than <= timedelta():
         message = f"savepoints expire after a positive time, not {older_than}"
         raise InvalidConfig(message)
-    return (now or datetime.now(UTC)) - older_than
+    return time_before(older_than, now)
 
 
 def slices_to_keep(table: OpenTable) -> SlicesToKeep:

@@ -221,6 +221,15 @@ def test_scratch_files_are_removed_unless_their_instant_is_pending() -> None:
     }
 
 
+def test_no_file_is_older_than_the_calendar() -> None:
+    storage = new_storage()
+    make_plain(storage)
+    commit(writer(storage), ROWS[0])
+    leave_late_files(storage, [Row("a", 8, 8)])
+    assert found_in(storage)
+    assert find_orphans(writer(storage).table, timedelta(days=999_999_999)) == []
+
+
 def test_limit_below_a_day_and_a_pending_restore_are_refused() -> None:
     storage = new_storage()
     make_plain(storage)

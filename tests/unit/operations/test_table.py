@@ -209,6 +209,7 @@ def test_restore_to_the_empty_table(table: lakemark.Table) -> None:
     with pytest.raises(InvalidConfig, match="either the instant"):
         table.restore(table.savepoint(), to_empty=True)
     assert table.expire_savepoints(timedelta(days=1)) == ()
+    assert table.expire_savepoints(timedelta(days=999_999_999)) == ()
     (kept,) = table.savepoints
     table.delete_savepoint(kept)
     assert table.restore(to_empty=True).instants[0] == kept
