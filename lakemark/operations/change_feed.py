@@ -90,18 +90,29 @@ class ChangesRemoved(Refused):
 class CommitUndone(Refused):
     """The last commit that was read was undone by a rollback or restore.
 
+    A restore undoes several commits, so earlier commits that were read may be undone, too.
+
     Attributes:
         requested_at: the requested time of the commit.
         begin: the time after which all commits are unread.
+        newest_kept: the requested time of the newest commit of the active timeline that was read
+            and still exists; None if there is none.
+        undone: which of the changes that were read are undone, for a message.
     """
 
-    def __init__(self, requested_at: str, begin: str) -> None:
+    def __init__(self, requested_at: str, begin: str, newest_kept: str | None) -> None:
+        undone = (
+            f"all changes that were read after those of commit {newest_kept}"
+            if newest_kept
+            else "all changes that were read, except those of commits that were archived before"
+        )
         super().__init__(
             f"commit {requested_at}, whose changes were already read, was undone by a rollback or "
-            "restore, so the changes that were read are no longer those of the table; undo them, "
-            f"too, and continue after {begin}"
+            f"restore, so the table no longer has {undone}; undo them, too, and continue after "
+            f"{begin}"
         )
         self.requested_at, self.begin = requested_at, begin
+        self.newest_kept, self.undone = newest_kept, undone
 
 
 class OrderChanged(Refused):
@@ -400,8 +411,14 @@ class ChangeFeed:
             table.timeline.is_archived(name) and table.store.load_archived().find(name) is not None
         )
         if not is_known:
-            raise CommitUndone(name, self._place(position)[0])
+            raise CommitUndone(name, self._place(position)[0], self._newest_kept(position))
         self._known_archived = name
+
+    def _newest_kept(self, position: FeedPosition) -> str | None:
+        """Return the newest completed commit of the active timeline up to a position, if any."""
+        place = self._place(position)
+        kept = [one for one in self._completed() if self._order_of(one) <= place]
+        return kept[-1].requested_at if kept else None
 
     def _check_not_archived(self, position: FeedPosition) -> None:
         """Check that no changes after the position were archived since this was last checked."""

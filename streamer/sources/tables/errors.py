@@ -97,5 +97,8 @@ def lost_changes_reported(table: str) -> Iterator[None]:
     except OrderChanged as error:
         raise UnreadChangesLost(table, str(error), error.begin) from error
     except CommitUndone as error:
-        reason = f"commit {error.requested_at}, which was read, was undone by a rollback or restore"
+        reason = (
+            f"commit {error.requested_at}, which was read, was undone by a rollback or restore, so "
+            f"the table no longer has {error.undone}"
+        )
         raise ReadChangesUndone(table, reason) from error

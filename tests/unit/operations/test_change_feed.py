@@ -327,6 +327,30 @@ def test_feed_does_not_continue_after_a_commit_that_was_undone() -> None:
         reader.catch_up()
 
 
+def test_message_of_a_restore_names_the_newest_commit_that_was_read_and_still_exists() -> None:
+    table = create("copy_on_write", "data_before")
+    for ts in range(4):
+        table.upsert(rows(("a", "north", ts, ts)))
+    reader = Reader.of(table)
+    reader.catch_up()
+    table.restore(reader.read[1])
+    table.upsert(rows(("a", "north", 5, 5)))
+    with pytest.raises(CommitUndone, match=f"read after those of commit {reader.read[1]}") as found:
+        reader.catch_up()
+    assert found.value.requested_at == reader.read[-1]
+
+
+def test_message_of_a_restore_to_the_empty_table_names_no_commit() -> None:
+    table = create("copy_on_write", "data_before")
+    table.upsert(rows(("a", "north", 1, 1)))
+    reader = Reader.of(table)
+    reader.catch_up()
+    table.restore(to_empty=True)
+    with pytest.raises(CommitUndone, match="all changes that were read, except") as found:
+        reader.catch_up()
+    assert found.value.newest_kept is None
+
+
 def test_archived_and_cleaned_commits_are_refused_with_the_time_to_continue_after() -> None:
     table = create("copy_on_write", "data_before", index="bucket", buckets=1)
     for ts in range(8):
