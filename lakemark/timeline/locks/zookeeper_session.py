@@ -49,7 +49,31 @@ _opening = threading.Lock()
 
 _UNDONE = (RolledBackError, RuntimeInconsistency)
 
+#: For how long a message of kazoo is not logged again. While a server does not answer, kazoo tries
+#: to connect every two seconds, and logs each attempt.
+_QUIET_S = 60.0
+
 _log = logging.getLogger(__name__)
+
+#: The logger that kazoo uses.
+_kazoo_log = _log.getChild("kazoo")
+
+
+class _RepeatedMessages(logging.Filter):
+    """Drops a message that was logged within the last minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the message is to be logged."""
+        text, now = record.getMessage(), time.monotonic()
+        self._logged = {one: at for one, at in self._logged.items() if now - at < _QUIET_S}
+        return self._logged.setdefault(text, now) == now
+
+
+_kazoo_log.addFilter(_RepeatedMessages())
 
 
 def shared_session(hosts: str, timeout_s: float) -> Session:
@@ -183,13 +207,19 @@ class Session:
                 self._client = self._open()
             client = self._client
         if not client._live.wait(_CONNECTION_S):
-            raise self._failure(KazooTimeoutError(f"no connection within {_CONNECTION_S:.0f} s"))
+            message = (
+                f"ZooKeeper at {self._hosts} has accepted no connection within {_CONNECTION_S:.0f} "
+                "s; check the option hosts of the lock and the network"
+            )
+            raise StorageUnavailable(message)
         return client
 
     def _open(self) -> KazooClient:
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=_LONGEST_PAUSE_S)
-        client = KazooClient(self._hosts, self._timeout_s, connection_retry=retry, logger=_log)
-        client._connection = _Connection(client, retry, logger=_log)
+        client = KazooClient(
+            self._hosts, self._timeout_s, connection_retry=retry, logger=_kazoo_log
+        )
+        client._connection = _Connection(client, retry, logger=_kazoo_log)
         client.start_async()
         return client
 

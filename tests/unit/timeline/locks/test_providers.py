@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from lakemark.errors import InvalidConfig
+from lakemark.errors import InvalidConfig, StorageUnavailable
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.locks.options import hash_of_path
 from lakemark.timeline.locks.table_lock import TableLock
 from lakemark.timeline.locks.zookeeper_lock import ZooKeeperSettings
+from lakemark.timeline.locks.zookeeper_session import Session
 from tests.installed_package import install_package
 
 PROGRAM = """\
@@ -113,3 +116,22 @@ def test_node_is_named_by_the_options_or_by_the_path_of_the_table() -> None:
     assert ZooKeeperSettings.of(named, "s3://lake/orders").path == "/hudi/locks/orders"
     implicit = ZooKeeperSettings.of({"hosts": "zk:2181"}, "s3a://lake/orders/")
     assert implicit.path == f"/tmp/{hash_of_path('s3://lake/orders')}/lock_key"
+
+
+def test_server_that_does_not_answer_is_logged_once_and_named_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("lakemark.timeline.locks.zookeeper_session._CONNECTION_S", 1.5)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        hosts = f"127.0.0.1:{unused.getsockname()[1]}"
+        session = Session(hosts, 60)
+        with caplog.at_level(logging.WARNING), pytest.raises(StorageUnavailable) as found:
+            session.children("/hudi")
+        session.close()
+    assert str(found.value) == (
+        f"ZooKeeper at {hosts} has accepted no connection within 2 s; check the option hosts of "
+        "the lock and the network"
+    )
+    refused = [one for one in caplog.messages if "Connection refused" in one]
+    assert len(refused) == 1
