@@ -86,7 +86,7 @@ def propose(
     wanted = policy.with_commits_of_cleaning(cleaning, timeline, store.clock)
     if not is_due(timeline, wanted):
         return ()
-    limits = list(_replaced_and_not_cleaned(store, timeline))
+    limits = list(replaced_and_not_cleaned(store, timeline))
     if not plan(timeline, wanted, limits):
         return ()
     return plan(timeline, wanted, [*limits, *keep_from(timeline)])
@@ -162,7 +162,7 @@ def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
     return [i.requested_at for i in since][:1]
 
 
-def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Iterator[str]:
+def replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Iterator[str]:
     """Yield the instants that replaced file groups whose files may still exist.
 
     If such an instant were archived, readers would read the replaced file groups again

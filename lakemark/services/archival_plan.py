@@ -102,7 +102,7 @@ def plan(
     commits = commits_by_request(timeline)
     if not is_due(timeline, policy):
         return ()
-    end = min([*keep_from, *_limits(timeline, policy)], default=None)
+    end = min([*keep_from, *(i for i, _ in needed_on(timeline, policy))], default=None)
     oldest = commits[: len(commits) - policy.min_commits]
     chosen = [i for i in oldest if end is None or i.requested_at < end]
     if not chosen:
@@ -124,12 +124,15 @@ def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
     return sorted([*pending, *([data_timeline.start] if data_timeline.start else [])])[:1]
 
 
-def _limits(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[str]:
-    """Yield the instants that must stay active because other instants of the timeline need them."""
-    yield from _before_pending(timeline)
-    yield from (i.requested_at for i in timeline.completed(Action.SAVEPOINT))
+def needed_on(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[tuple[str, str]]:
+    """Yield the instants that other instants of the timeline need, each with the reason as text."""
+    for one in _before_pending(timeline):
+        yield one, "a write is pending"
+    for saved in timeline.completed(Action.SAVEPOINT):
+        yield saved.requested_at, f"there is a savepoint of {saved.requested_at}"
     if policy.delta_commits_to_compact is not None:
-        yield from _for_compaction(timeline, policy.delta_commits_to_compact)
+        for one in _for_compaction(timeline, policy.delta_commits_to_compact):
+            yield one, "the next compaction counts the delta commits since the last one"
 
 
 def _before_pending(timeline: Timeline) -> Iterator[str]:

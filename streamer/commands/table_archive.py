@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 
 from lakemark.model.instant import Instant
-from lakemark.operations.archive import archive, plan_archival
+from lakemark.operations.archive import archive, explain_no_archival, plan_archival
 from lakemark.operations.metadata_table import compact_and_maintain_metadata_table
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.metadata_table_services import MetadataPolicies
@@ -42,7 +42,8 @@ def execute(arguments: argparse.Namespace) -> int:
         rows = [*map(_row, instants), *_metadata_rows(maintained.archived if maintained else ())]
     else:
         rows = [*map(_row, plan_archival(table, policy, cleaning))]
-    show_work(rows, arguments, "nothing to archive")
+    reason = "" if rows else f": {explain_no_archival(table, policy, cleaning)}"
+    show_work(rows, arguments, f"nothing to archive{reason}")
     return 0
 
 

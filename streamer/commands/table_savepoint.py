@@ -41,7 +41,8 @@ def execute(arguments: argparse.Namespace) -> int:
         show_work(rows, arguments, "no savepoints")
     else:
         _change(table, arguments)
-        show_rows(_rows(table), Console(), arguments.json, "no savepoints")
+        if_empty = "no savepoints are left" if is_change else "no savepoints"
+        show_rows(_rows(table), Console(), arguments.json, if_empty)
     return 0
 
 

@@ -228,6 +228,49 @@ def test_archive_moves_what_is_over_the_limit(run: Run, tmp_path: Path) -> None:
     assert contents(storage) == {"a": (2, 2), "b": (3, 3)}
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            "--retain-commits 1",
+            "because of the commits that cleaning retains (--retain-commits), archival begins",
+        ),
+        ("--retain-versions 1", "from {0} on stay active, because the next compaction counts"),
+    ],
+)
+def test_archive_says_why_commits_above_the_limit_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, reason: str
+) -> None:
+    storage = table_at(tmp_path / "t")
+    drop_metadata_table(writer(storage).table)
+    limits = "--min-commits 1 --max-commits 2"
+    assert main(["table", "archive", str(tmp_path / "t"), *limits.split(), *options.split()]) == OK
+    assert reason.format(*names(storage)) in " ".join(capsys.readouterr().out.split())
+
+
+def test_archive_names_the_savepoint_that_keeps_commits(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = table_at(tmp_path / "t", TableType.COPY_ON_WRITE)
+    drop_metadata_table(writer(storage).table)
+    first = timeline(storage).completed(Action.COMMIT)[0].requested_at
+    run("savepoint", "--create", first, "--run")
+    limits = "--min-commits 1 --max-commits 2 --retain-versions 1"
+    assert main(["table", "archive", str(tmp_path / "t"), *limits.split(), "--run"]) == OK
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"{first} on stay active, because there is a savepoint of {first}" in out
+
+
+def test_deletion_of_the_last_savepoint_says_that_none_is_left(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = table_at(tmp_path / "t")
+    first = names(storage)[0]
+    run("savepoint", "--create", first, "--run")
+    assert main(["table", "savepoint", str(tmp_path / "t"), "--delete", first, "--run"]) == OK
+    assert capsys.readouterr().out == "no savepoints are left\n"
+
+
 def test_rollback_undoes_the_newest_commit(run: Run, tmp_path: Path) -> None:
     storage = table_at(tmp_path / "t")
     newest = names(storage)[-1]
@@ -305,7 +348,10 @@ def test_orphans_are_listed_and_removed(run: Run, tmp_path: Path) -> None:
     [
         ("table clean {t}", "nothing to clean"),
         ("table remove-orphans {t}", "no orphans"),
-        ("table archive {t}", "nothing to archive"),
+        (
+            "table archive {t}",
+            "nothing to archive: 3 commits are active, and archival begins with more than 30",
+        ),
         ("table savepoint {t}", "no savepoints"),
         ("table upgrade {t} --to 9", "nothing to change: the table has version 9"),
         ("checkpoint reset {t}", "nothing to change: the table has no such checkpoint"),
