@@ -55,5 +55,7 @@ def suggestion(text: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean …?"`` with the known word nearest to a text; "" if none is near."""
     import difflib
 
-    near = difflib.get_close_matches(text, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    # The dashes of options are not compared, because they make all short options similar.
+    words = {one.lstrip("-"): one for one in known}
+    near = difflib.get_close_matches(text.lstrip("-"), words, n=1)
+    return f"; did you mean {words[near[0]]}?" if near else ""

@@ -111,6 +111,14 @@ def test_unknown_command_or_option_gets_a_suggestion(
     assert near in capsys.readouterr().err
 
 
+def test_option_without_a_similar_one_gets_no_suggestion(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match=str(MISUSED)):
+        main(["checkpoint", "reset", "t", "--to", "earliest"])
+    assert "unrecognized arguments: --to earliest\n" in capsys.readouterr().err
+
+
 def parsers(one: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     yield one
     for action in one._actions:
