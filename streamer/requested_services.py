@@ -141,7 +141,7 @@ class RequestedServices:
             writer.table.refresh()
             return
         if not has_work:
-            self._report(service, "requested, but there is nothing to do", began, writer)
+            self._report(service, "requested, but there is nothing to do; checked", began, writer)
 
     def _compact(self, writer: TableWriter) -> bool:
         if self._compactor is not None:
