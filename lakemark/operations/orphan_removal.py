@@ -93,9 +93,10 @@ def remove_orphans(
 
 def _list(table: OpenTable, older_than: timedelta, now: datetime | None) -> _Listed:
     if older_than < SHORTEST_AGE:
+        shortest, given = (age / timedelta(hours=1) for age in (SHORTEST_AGE, older_than))
         message = (
-            f"orphans must be older than {SHORTEST_AGE / timedelta(hours=1):.0f} hours, not "
-            f"{older_than}: younger files may belong to writers that are at work"
+            f"orphans must be older than {shortest:.0f} hours, not {given:.3g}: younger files may "
+            "belong to writers that are at work"
         )
         raise InvalidConfig(message)
     before = time_before(older_than, now)
