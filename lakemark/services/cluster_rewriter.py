@@ -1,7 +1,8 @@
 """Rewrites the rows of file slices into new file groups, in the order that a clustering asks for.
 
-The rows of a group are sorted with the help of the local disk (``lakemark.write.sorted_runs``), so
-that memory is bounded. They are divided evenly among the new files, so that no file is small.
+The rows of a group are sorted in memory, or with the help of the local disk if they exceed a share
+of the memory of the machine (``lakemark.write.sorted_runs``). They are divided evenly among the new
+files, so that no file is small.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from lakemark.execution.limits import usable_memory_bytes, usable_threads
 from lakemark.index.lookup import new_file_id
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileSlice
@@ -23,6 +25,15 @@ from lakemark.write.partitioner import Bucket
 from lakemark.write.sort_keys import RowKeys
 from lakemark.write.sorted_runs import RUN_BYTES, SortedRuns, SortMode
 from lakemark.write.write_context import WriteContext
+
+#: If all cores sort rows, they hold one part in so many of the memory of the machine together.
+_MEMORY_PARTS = 8
+
+#: The most bytes of rows that a core holds.
+_MAX_MEMORY_BYTES = 1 << 30
+
+#: If the rows exceed the memory, this part of them is written to disk at a time.
+_RUNS_IN_MEMORY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +64,15 @@ class ClusterRewriter:
         context: write context of the clustering; new files are named after its instant.
         order: the order of the rows.
         log_sizes: see ``recorded_log_sizes``.
-        run_bytes: Arrow bytes of the rows that are sorted in memory.
+        memory_bytes: Arrow bytes of the rows that are sorted in memory; None for a share of the
+            memory of the machine on which the rewriter runs.
         target: write context of the new files, if it is another one.
     """
 
     context: WriteContext
     order: RowOrder
     log_sizes: Mapping[str, int] = field(default_factory=dict)
-    run_bytes: int = RUN_BYTES
+    memory_bytes: int | None = None
     target: WriteContext | None = None
 
     def __call__(self, task: ClusterTask) -> list[WriteStat]:
@@ -75,7 +87,8 @@ class ClusterRewriter:
             return self._write(task, rows, None)
         sort = SortMode.GLOBAL if self.order.columns else SortMode.NONE
         keys = self._keys(task)
-        with SortedRuns(sort, self.run_bytes, keys.names) as runs:
+        run_bytes = max(1, (self.memory_bytes or _memory_share_bytes()) // _RUNS_IN_MEMORY)
+        with SortedRuns(sort, run_bytes, keys.names, _RUNS_IN_MEMORY) as runs:
             for part in rows:
                 runs.add(keys.add(part), np.zeros(part.num_rows, np.int32))
             runs.finish()
@@ -119,3 +132,8 @@ def cluster_file_id(context: WriteContext, task: ClusterTask, number: int) -> st
     # A group has fewer than 2^32 files, so the numbers of two groups differ.
     at = (task.number << 32) + number
     return new_file_id(at, task.partition_path, context.instant, context.table_name)
+
+
+def _memory_share_bytes() -> int:
+    share_bytes = usable_memory_bytes() // (_MEMORY_PARTS * usable_threads())
+    return min(max(share_bytes, RUN_BYTES), _MAX_MEMORY_BYTES)

@@ -219,13 +219,13 @@ def test_rows_are_sorted_on_disk_if_they_exceed_the_memory(curve: Curve) -> None
     plan = plan_clusters(to.table, ClusteringPolicy(order=RowOrder(("v", "id"), curve)))
     assert plan is not None
     found = []
-    for run_bytes in (1, 1 << 30):
+    for memory_bytes in (1, 1 << 30):
         clustering = request_clustering(
             to.table, ClusteringPolicy(order=RowOrder(("v", "id"), curve))
         )
         assert clustering is not None
         assert isinstance(clustering.rewriter, ClusterRewriter)
-        rewriter = replace(clustering.rewriter, run_bytes=run_bytes)
+        rewriter = replace(clustering.rewriter, memory_bytes=memory_bytes)
         stats = [stat for task in clustering.checked.tasks for stat in rewriter(task)]
         clustering.publish(stats)
         clustering.stop_heartbeat()

@@ -44,6 +44,7 @@ def found_in(runs: SortedRuns, bucket: Bucket) -> list[tuple[str, int]]:
     run_bytes=st.sampled_from([1, 300, 1 << 20]),
     merged_runs=st.sampled_from([2, 3, 64]),
     batch_bytes=st.sampled_from([1, 60, 1 << 20]),
+    piece_bytes=st.sampled_from([1, 200, 1 << 20]),
 )
 def test_changes_of_a_bucket_are_complete_and_in_order(
     sort: SortMode,
@@ -51,11 +52,14 @@ def test_changes_of_a_bucket_are_complete_and_in_order(
     run_bytes: int,
     merged_runs: int,
     batch_bytes: int,
+    piece_bytes: int,
 ) -> None:
     expected: dict[Bucket, list[tuple[str, int]]] = {}
     with pytest.MonkeyPatch.context() as patch, SortedRuns(sort, run_bytes) as runs:
         patch.setattr(sorted_runs, "_MERGED_RUNS", merged_runs)
         patch.setattr(sorted_runs, "_BATCH_BYTES", batch_bytes)
+        patch.setattr(sorted_runs, "_PIECE_BYTES", piece_bytes)
+        patch.setattr(sorted_runs, "_STEP_BYTES", batch_bytes)
         arrived = 0
         for batch in batches:
             runs.add(*as_table(batch, arrived))
@@ -86,7 +90,7 @@ def test_merge_holds_few_rows_of_each_stream() -> None:
             keys = [f"{number:06d}" for number in range(start, start + 100, 2)]
             yield pa.table({RECORD_KEY: keys})
 
-    merged = merge_sorted([numbers(0), numbers(1)])
+    merged = merge_sorted([numbers(0), numbers(1)], held_bytes=1)
     seen = [key.as_py() for key in next(merged).column(RECORD_KEY)]
     assert seen == sorted(seen)
     assert read <= 4
@@ -112,9 +116,13 @@ VALUES = st.tuples(st.none() | st.integers(-3, 3), st.none() | KEYS)
     batches=st.lists(st.lists(VALUES, min_size=1, max_size=12), min_size=1, max_size=9),
     run_bytes=st.sampled_from([1, 300, 1 << 20]),
     batch_bytes=st.sampled_from([1, 60, 1 << 20]),
+    piece_bytes=st.sampled_from([1, 200, 1 << 20]),
 )
 def test_rows_are_sorted_by_several_columns_with_nulls_first(
-    batches: list[list[tuple[int | None, str | None]]], run_bytes: int, batch_bytes: int
+    batches: list[list[tuple[int | None, str | None]]],
+    run_bytes: int,
+    batch_bytes: int,
+    piece_bytes: int,
 ) -> None:
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -122,6 +130,8 @@ def test_rows_are_sorted_by_several_columns_with_nulls_first(
     ):
         patch.setattr(sorted_runs, "_MERGED_RUNS", 2)
         patch.setattr(sorted_runs, "_BATCH_BYTES", batch_bytes)
+        patch.setattr(sorted_runs, "_PIECE_BYTES", piece_bytes)
+        patch.setattr(sorted_runs, "_STEP_BYTES", batch_bytes)
         for batch in batches:
             numbers, texts = zip(*batch, strict=True)
             columns = [pa.array(numbers, pa.int64()), pa.array(texts, pa.string())]
