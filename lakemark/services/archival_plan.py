@@ -115,12 +115,14 @@ def plan(
 def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
     """Return the first instant that a metadata table keeps, if any.
 
-    The metadata table's timeline must reach as far back as the data table's timeline.
+    The metadata table's timeline must reach as far back as the data table's timeline. A savepoint
+    has no instant there. A pending one, whose process died, would stop archival for good.
 
     Args:
         data_timeline: the data table's active timeline.
     """
-    pending = (i.requested_at for i in data_timeline.pending())
+    waiting = (i for i in data_timeline.pending() if i.action is not Action.SAVEPOINT)
+    pending = (i.requested_at for i in waiting)
     return sorted([*pending, *([data_timeline.start] if data_timeline.start else [])])[:1]
 
 

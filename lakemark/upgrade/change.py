@@ -184,6 +184,12 @@ def _check_nothing_pending(
                 "execute it: lakemark table compact TABLE --logs --run; or remove it: lakemark "
                 f"table rollback TABLE {pending.requested_at} --run"
             )
+        elif pending.action is Action.SAVEPOINT:
+            command = "lakemark table savepoint TABLE"
+            remedy = (
+                f"complete it: {command} --create {pending.requested_at} --run; or remove it: "
+                f"{command} --delete {pending.requested_at} --run"
+            )
         elif pending.action not in but:
             remedy = (
                 "let its writer or service complete it, stop all writers, and try again: lakemark "

@@ -120,6 +120,8 @@ def test_a_metadata_table_keeps_what_its_data_table_shows() -> None:
     clean = Instant(time(0), Action.CLEAN, State.REQUESTED)
     assert limit_of_metadata_table(timeline(clean, *COMMITS)) == [time(0)]
     assert limit_of_metadata_table(timeline(done(0, Action.CLEAN), *COMMITS)) == [time(1)]
+    savepoint = Instant(time(0), Action.SAVEPOINT, State.INFLIGHT)
+    assert limit_of_metadata_table(timeline(savepoint, *COMMITS)) == [time(1)]
 
 
 def test_commits_count_by_their_request() -> None:

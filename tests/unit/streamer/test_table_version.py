@@ -76,3 +76,17 @@ def test_pending_clean_must_be_completed_before_a_downgrade(
         assert f"{clean} is pending in table" in error
         assert "let its writer or service complete it" in error
     assert tree(golden.root) == before
+
+
+def test_savepoint_of_a_dead_process_must_be_removed_before_a_downgrade(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    golden = unpack("v9_cow_simple", tmp_path)
+    commit = golden.table.timeline.completed(Action.COMMIT)[-1].requested_at
+    golden.table.store.create(Instant(commit, Action.SAVEPOINT, State.INFLIGHT))
+    command = ["table", "downgrade", str(golden.root), "--to", "6", "--run"]
+    assert main(command) == FAILED
+    remedy = f"savepoint TABLE --delete {commit} --run"
+    assert remedy in capsys.readouterr().err
+    assert main(["table", *remedy.replace("TABLE", str(golden.root)).split()]) == OK
+    assert main(command) == OK
