@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakemark.config import keys
+from lakemark.config.table_properties import LoggingMode
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.action import COMMITS
 from lakemark.model.feed_position import FeedPosition
@@ -143,10 +145,11 @@ class ChangeFeed:
             feed_type: what is returned of each commit.
 
         Raises:
-            InvalidConfig: the table keeps no change data, but the feed needs it.
+            InvalidConfig: the table keeps no change data, or no record keys in it, but the feed
+                needs them.
         """
         if feed_type is FeedType.CDC:
-            cdc.check_logs(table.properties)
+            _check_shows_keys(table, cdc.check_logs(table.properties))
         self._table, self._type = table, feed_type
         self._archived_until: str | None = None
         self._last: tuple[str, str] | None = None
@@ -476,3 +479,20 @@ class ChangeFeed:
 
     def _order_of(self, commit: Instant) -> tuple[str, str]:
         return self._order(commit.requested_at, commit.completed_at or commit.requested_at)
+
+
+def _check_shows_keys(table: OpenTable, mode: LoggingMode) -> None:
+    """Check that the record key of each change is stored, or can be computed from its row.
+
+    Raises:
+        InvalidConfig: keys are automatic, and the ``.cdc`` files contain only rows.
+    """
+    properties = table.properties
+    logs_rows = not properties.is_merge_on_read and mode is LoggingMode.DATA_BEFORE_AFTER
+    if logs_rows and properties.has_automatic_keys:
+        message = (
+            f"table {table.location.url} has automatic record keys, which its change data does not "
+            f"contain ({keys.CDC_LOGGING_MODE} is {mode.value}); read the changes with the type "
+            f"{FeedType.INCREMENTAL}, or create a table with cdc={LoggingMode.DATA_BEFORE.value!r}"
+        )
+        raise InvalidConfig(message)

@@ -442,6 +442,34 @@ def test_table_without_change_data_is_refused_at_once() -> None:
         ChangeFeed(opened(plain), FeedType.CDC)
 
 
+@pytest.mark.parametrize("mode", ["data_before_after", "data_before", "op_key_only"])
+@pytest.mark.parametrize("table_type", ["copy_on_write", "merge_on_read"])
+def test_feed_with_automatic_keys_is_refused_at_once_if_changes_lack_them(
+    table_type: str, mode: str
+) -> None:
+    table = lakemark.create(
+        f"memory://{uuid4().hex}/orders",
+        schema=SCHEMA,
+        record_key=(),
+        index="lookup",
+        table_type=table_type,
+        cdc=mode,
+        multi_writer=FAST,
+    )
+    for name in ("a", "b"):
+        table.insert(rows((name, "north", 1, 1)))
+    table.delete(where="id = 'b'")
+    if (table_type, mode) == ("copy_on_write", "data_before_after"):
+        with pytest.raises(InvalidConfig, match="type incremental"):
+            ChangeFeed(opened(table), FeedType.CDC)
+        return
+    feed = ChangeFeed(opened(table), FeedType.CDC)
+    batches = chain.from_iterable(map(feed.changes, feed.commits_after(FeedPosition("", ""))))
+    changes = [change for batch in batches for change in batch.to_pylist()]
+    assert [change["op"] for change in changes] == ["i", "i", "d"]
+    assert changes[1]["key"] == changes[2]["key"] != changes[0]["key"]
+
+
 def test_late_rows_and_deletes_are_no_changes_of_a_merge_on_read_table() -> None:
     marked = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
     table = create("merge_on_read", "data_before", schema=marked, index="bucket", buckets=1)
