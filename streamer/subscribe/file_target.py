@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +105,13 @@ class FileTarget:
     def _open(self) -> int:
         with self._translating("open"):
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            message = (
+                f"{self._path} is no regular file, so that its lines cannot be taken back; name a "
+                "file, or deliver to standard output: --to -"
+            )
+            raise TargetRefused(message)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

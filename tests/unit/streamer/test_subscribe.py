@@ -277,6 +277,11 @@ def test_file_of_another_process_table_or_program_is_refused(
     assert path.read_text() == content
 
 
+def test_file_from_which_lines_cannot_be_removed_is_refused() -> None:
+    with pytest.raises(TargetRefused, match="--to -"):
+        FileTarget(Path(os.devnull))
+
+
 @pytest.mark.parametrize("act", ["removed", "replaced", "shortened"])
 def test_file_that_another_program_changes_meanwhile_is_refused(
     table: lakemark.Table, tmp_path: Path, act: str
