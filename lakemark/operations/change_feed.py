@@ -267,7 +267,7 @@ class ChangeFeed:
         if self._place(end) < self._place(first):
             message = (
                 f"the commits up to {end.completed_at} were asked for, but the commits up to "
-                f"{first.completed_at} were already read; begin anew, with a new checkpoint"
+                f"{first.completed_at} were already read; begin again, with a new checkpoint"
             )
             raise InvalidConfig(message)
         return [one for one in commits if self._order_of(one) <= self._place(end)]

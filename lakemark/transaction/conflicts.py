@@ -64,16 +64,16 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import is_fresh
 from lakemark.transaction.multi_writer import MultiWriter
 
-#: Stands for any file group of a partition that receives new keys.
+#: Represents any file group of a partition that receives new keys.
 _NEW_KEYS = "new keys"
 
-#: Stands for any file group of the table, if keys are unique in all partitions.
+#: Represents any file group of the table, if keys are unique in all partitions.
 _ANY_NEW_KEYS = ("", "new keys to any partition")
 
-#: Stand for all file groups of a partition, or of the table, to which any commit writes.
+#: Represent all file groups of a partition, or of the table, to which any commit writes.
 _ANY_GROUP, _ANY_PARTITION = "any file group", ("", "any partition")
 
-#: Stands for all file groups of a partition whose rows are replaced.
+#: Represents all file groups of a partition whose rows are replaced.
 _REPLACED_PARTITION = "all rows"
 
 #: A file group: its partition, and its bucket (or its file id if the table has no buckets).
