@@ -45,7 +45,10 @@ def explain_no_archival(
         )
     needed = [
         *needed_on(timeline, wanted),
-        *((i, f"the files that {i} replaced are not cleaned yet") for i in _replaced(table)),
+        *(
+            (i, f"the files that {i} replaced are not cleaned yet")
+            for i in replaced_and_not_cleaned(table.store, timeline)
+        ),
         *_needed_elsewhere(table, table.metadata_writer.compacted_at, timeline),
     ]
     first, reason = min(needed, default=(timeline.start, "they are needed"))
@@ -77,10 +80,6 @@ def archive(
     if archived is not None:
         table.snapshot.carry_archival(archived.leftovers, archived.timeline)
     return archived
-
-
-def _replaced(table: OpenTable) -> Iterable[str]:
-    return replaced_and_not_cleaned(table.store, table.timeline)
 
 
 def _keep_from(table: OpenTable, compacted_at: str | None, timeline: Timeline) -> Iterable[str]:
