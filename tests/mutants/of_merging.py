@@ -410,8 +410,8 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/write/sorted_runs.py",
-        "self._key(0) <= bound:",
-        "self._key(0) < bound:",
+        "self._key(self._held[0], 0) <= bound:",
+        "self._key(self._held[0], 0) < bound:",
         "a merge of runs fails at a batch with only one key",
         ("tests/unit/write/test_sorted_runs.py",),
     ),

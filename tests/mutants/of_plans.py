@@ -125,8 +125,8 @@ OF_PLANS = (
     ),
     Mutant(
         "lakemark/services/archival_plan.py",
-        "    yield from (i.requested_at for i in timeline.completed(Action.SAVEPOINT))\n",
-        "",
+        "    for saved in timeline.completed(Action.SAVEPOINT):\n",
+        "    for saved in ():\n",
         "commits behind a savepoint are archived, and it cannot be restored",
         _ARCHIVAL,
     ),

@@ -501,8 +501,8 @@ _ARCHIVALS = (
     ),
     Mutant(
         _ARCHIVAL_PLAN,
-        "    yield from _before_pending(timeline)\n",
-        "",
+        "    for one in _before_pending(timeline):\n",
+        "    for one in ():\n",
         "what completed beside a pending write is archived: its writer finds no conflict",
         _OF_ARCHIVAL,
     ),
@@ -515,10 +515,10 @@ _ARCHIVALS = (
     ),
     Mutant(
         _ARCHIVAL_PLAN,
-        "    pending = (i.requested_at for i in data_timeline.pending())\n",
-        "    pending = ()\n",
-        "the metadata table forgets instants that its data table has pending",
-        ("tests/unit/services",),
+        "waiting = (i for i in data_timeline.pending() if i.action is not Action.SAVEPOINT)\n",
+        "waiting = data_timeline.pending()\n",
+        "the savepoint of a dead process stops the archival of the metadata table",
+        ("tests/unit/services/test_archival_plan.py",),
     ),
     Mutant(
         _ARCHIVING,
@@ -934,7 +934,7 @@ _REPLACED_PARTITIONS = (
     ),
     Mutant(
         "lakemark/operations/partition_expiry.py",
-        "    replacing = commits | _archived_replacements(table, view, min(old.values()))\n",
+        "    replacing = commits | _archived(table, view, min(old.values()), Action.REPLACE_COMMIT)\n",
         "    replacing = commits\n",
         "new rows of a partition expire at once, because it was deleted before",
         (_LIFETIMES,),

@@ -450,7 +450,7 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/services/archival_plan.py",
-        "pending = (i.requested_at for i in data_timeline.pending())",
+        "pending = (i.requested_at for i in waiting)",
         "pending = iter(())",
         "the metadata table archives what a pending commit of the data table still needs",
         ("tests/unit/services/test_archival_plan.py",),
