@@ -16,10 +16,10 @@ For version 6, Apache Hudi 1.2.0 looks up the completion time of the instant in 
 uses the newest slice that is not later. lakemark always uses the slice that the log names. The two
 slices differ only if modification times have changed.
 
-If a file group of version 8 or later has only logs, and the first of them belongs to a pending
-commit, Apache Hudi 1.2.0 begins a slice with this commit. If it lists storage, it then omits the
-logs of later commits, although these have completed. lakemark begins the slice with the first log
-of a completed commit.
+From version 8 on, Apache Hudi 1.2.0 also begins a slice with the base file of a pending commit, and
+with the first log of a file group without base files, if that log belongs to a pending commit. If
+it lists storage, it then omits the logs of later commits, although these have completed. lakemark
+begins slices with files of completed commits only.
 
 Source: ``HoodieFileGroup.getBaseInstantTime``, ``AbstractTableFileSystemView``,
 ``CompletionTimeQueryViewV1``, ``…V2`` of Apache Hudi 1.2.0.

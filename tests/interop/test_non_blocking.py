@@ -20,7 +20,7 @@ from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline.locks.file_system_lock import APACHE_LOCK_PATH
 from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
 from tests.interop import lakemark
-from tests.interop.hidden_groups import hidden_groups, read_listed_snapshot
+from tests.interop.hidden_logs import hidden_logs, read_listed_snapshot
 from tests.interop.oracle import Oracle, OracleError
 from tests.interop.random_history.apache_acts import REFUSED
 from tests.interop.same_rows import assert_same_rows
@@ -85,7 +85,7 @@ def test_listing_of_apache_hides_a_bucket_until_its_first_commit_completes(
 def test_listing_of_apache_hides_such_a_bucket_of_its_own_writers(
     oracle: Oracle, tmp_path: Path
 ) -> None:
-    """It is a bug of Apache Hudi 1.2.0, with any writer; see ``hidden_groups``."""
+    """It is a bug of Apache Hudi 1.2.0, with any writer; see ``hidden_logs``."""
     storage = open_storage(StorageLocation(str(tmp_path / "t")))
     make(storage)
     commit(opened(storage), [Row("a", region="south")])
@@ -96,9 +96,10 @@ def test_listing_of_apache_hides_such_a_bucket_of_its_own_writers(
 
 
 def check_queries(oracle: Oracle, storage: Storage, hidden: set[FileGroupId]) -> None:
-    """Check which file groups a listing hides, and that the metadata table hides no row."""
+    """Check of which file groups a listing hides logs, and that the metadata table hides no row."""
     path = Path(storage.location.url)
-    assert hidden_groups(path) == hidden
+    logs = hidden_logs(path)
+    assert {FileGroupId(log.partition_path, log.name.file_id) for log in logs} == hidden
     listed = oracle.read(path, options={"hoodie.metadata.enable": "false"})
     assert_same_rows(read_listed_snapshot(path), listed)
     assert listed.num_rows == (2 if hidden else 4)
