@@ -62,13 +62,14 @@ demo: jars ## a broker, a stream of orders and a table of them
 	$(BIN)/lakemark demo
 
 ##@ Prove
-check: venv ## format, lint, types, import layers, dead code
+check: venv ## format, lint, types, import layers, dead code, mutants that no longer apply
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/import_circles.py $(PACKAGES)
 	$(BIN)/vulture
+	$(BIN)/python -m pytest -q -k change_one_place tests/mutants/test_mutants.py
 
 # The part of the large matrices that runs: all with ARGS, else as much as this machine can (tests/speed.py).
 HERE = $${LAKEMARK_DEPTH:-$(if $(ARGS),1,$$($(BIN)/python -m tests.speed))}
