@@ -44,7 +44,7 @@ def explain_no_archival(
             f"archival begins with more than {wanted.max_commits}"
         )
     needed = [
-        *needed_on(timeline, wanted),
+        *needed_on(timeline, wanted, table.version),
         *(
             (i, f"the files that {i} replaced are not cleaned yet")
             for i in replaced_and_not_cleaned(table.store, timeline)

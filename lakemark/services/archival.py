@@ -16,7 +16,7 @@ Source: ``TimelineArchiverV2`` of Apache Hudi 1.2.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from lakemark.errors import TableNotFound
@@ -87,9 +87,9 @@ def propose(
     if not is_due(timeline, wanted):
         return ()
     limits = list(replaced_and_not_cleaned(store, timeline))
-    if not plan(timeline, wanted, limits):
+    if not plan(timeline, wanted, store.version, limits):
         return ()
-    return plan(timeline, wanted, [*limits, *keep_from(timeline)])
+    return plan(timeline, wanted, store.version, [*limits, *keep_from(timeline)])
 
 
 def archive(
@@ -124,8 +124,22 @@ def archive(
         leftovers = _delete_leftovers(context, timeline, left, lease)
         lease.check()
         drop_markers_before(context.storage, left)
+        _drop_pending_savepoints(store, timeline, instants)
         store.archive(instants, lease.check, HistorySettings(policy.files_to_merge))
         return Archived(instants, left, leftovers)
+
+
+def _drop_pending_savepoints(
+    store: TimelineStore, timeline: Timeline, instants: Collection[Instant]
+) -> None:
+    """Delete pending savepoints, whose process died, of commits that are archived now.
+
+    They protect nothing, but would be older than archived commits; see ``archival_plan``.
+    """
+    archived = {instant.requested_at for instant in instants}
+    for pending in timeline.pending(Action.SAVEPOINT):
+        if pending.requested_at in archived:
+            store.forget(pending)
 
 
 def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
@@ -241,8 +255,8 @@ def _written_before_restore(context: TableContext, timeline: Timeline) -> list[s
     """Return the base files of instants that are older than a restore to the empty table.
 
     The restore deleted their files, so a writer that was at work meanwhile wrote these later. The
-    table is listed only by the first archival after the restore, because restores stay active. A
-    log of table version 6 is kept, because a later commit may have written it.
+    table is listed only by the first archival after the restore. (In table version 6 the restore
+    stays active.) A log of table version 6 is kept, because a later commit may have written it.
     """
     store = context.timeline
     emptied_at = find_emptied_at(store, timeline)

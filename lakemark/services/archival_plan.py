@@ -1,11 +1,11 @@
 """Chooses which instants of a timeline to archive; reads no files.
 
 If more than the maximum number of completed commits are active, the oldest are archived until the
-minimum number remains. The cleans and rollbacks between them are archived, too. The first instant
-that is still needed stays active, and so do all later instants. Savepoints, restores and indexing
-actions are never archived. Source: ``TimelineArchiverV2``, ``ArchivalUtils``, ``CompactionUtils``
-of Apache Hudi 1.2.0. Unlike lakemark, Apache Hudi does not keep commits that completed during a
-pending write.
+minimum number remains. The cleans and rollbacks between them are archived, too, and from table
+version 8 on the restores and indexing actions. The first instant that is still needed stays active,
+and so do all later instants. Savepoints are never archived. Source: ``TimelineArchiverV2``,
+``ArchivalUtils``, ``CompactionUtils`` of Apache Hudi 1.2.0. Unlike lakemark, Apache Hudi archives
+no restore and no indexing action, and does not keep commits that completed during a pending write.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from dataclasses import dataclass, replace
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request, earliest_retained
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
 
-#: Actions that are archived together with the commits around them.
+#: Actions that are archived together with the commits around them, as Apache Hudi does.
 _FOLLOWING = (Action.CLEAN, Action.ROLLBACK)
 
+#: Actions that Apache Hudi never archives. Its queries take an archived commit for a pending one if
+#: an active instant is older, and add the logs of a pending commit to the newest file slice. So
+#: they were seen to return the old row of an updated key after an index had been created. In table
+#: version 6, the name of a log contains its file slice.
+_FOLLOWING_TOO = (Action.RESTORE, Action.INDEXING)
 
 #: With one file, the merge of a layer would move the file to the next layer, and never end.
 FEWEST_FILES_TO_MERGE = 2
@@ -90,25 +96,30 @@ def is_due(timeline: Timeline, policy: ArchivalPolicy) -> bool:
 
 
 def plan(
-    timeline: Timeline, policy: ArchivalPolicy, keep_from: Iterable[str] = ()
+    timeline: Timeline,
+    policy: ArchivalPolicy,
+    version: FormatVersion,
+    keep_from: Iterable[str] = (),
 ) -> tuple[Instant, ...]:
     """Return the completed instants to archive, oldest first, if any.
 
     Args:
         timeline: the active timeline.
         policy: how many commits stay active.
+        version: the version of the table.
         keep_from: requested times; instants from the earliest of these times on stay active.
     """
     commits = commits_by_request(timeline)
     if not is_due(timeline, policy):
         return ()
-    end = min([*keep_from, *(i for i, _ in needed_on(timeline, policy))], default=None)
+    end = min([*keep_from, *(i for i, _ in needed_on(timeline, policy, version))], default=None)
     oldest = commits[: len(commits) - policy.min_commits]
     chosen = [i for i in oldest if end is None or i.requested_at < end]
     if not chosen:
         return ()
     last = chosen[-1].requested_at
-    chosen += [i for i in timeline.completed(*_FOLLOWING) if i.requested_at < last]
+    following = _FOLLOWING if version.logs_name_their_slice else (*_FOLLOWING, *_FOLLOWING_TOO)
+    chosen += [i for i in timeline.completed(*following) if i.requested_at < last]
     return tuple(sorted(chosen, key=lambda i: (i.requested_at, i.action)))
 
 
@@ -126,15 +137,28 @@ def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
     return sorted([*pending, *([data_timeline.start] if data_timeline.start else [])])[:1]
 
 
-def needed_on(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[tuple[str, str]]:
+def needed_on(
+    timeline: Timeline, policy: ArchivalPolicy, version: FormatVersion
+) -> Iterator[tuple[str, str]]:
     """Yield the instants that other instants of the timeline need, each with the reason as text."""
     for one in _before_pending(timeline):
         yield one, "a write is pending"
+    if not version.logs_name_their_slice:
+        # No archived commit may be newer than an active instant; see ``_FOLLOWING_TOO``.
+        for pending in _pending_services(timeline):
+            yield pending.requested_at, f"{pending} has not completed"
     for saved in timeline.completed(Action.SAVEPOINT):
         yield saved.requested_at, f"there is a savepoint of {saved.requested_at}"
     if policy.delta_commits_to_compact is not None:
         for one in _for_compaction(timeline, policy.delta_commits_to_compact):
             yield one, "the next compaction counts the delta commits since the last one"
+
+
+def _pending_services(timeline: Timeline) -> Iterator[Instant]:
+    """Yield the pending instants that are no writes; ``archive`` deletes pending savepoints."""
+    for pending in timeline.pending():
+        if not pending.action.is_write and pending.action is not Action.SAVEPOINT:
+            yield pending
 
 
 def _before_pending(timeline: Timeline) -> Iterator[str]:

@@ -135,7 +135,8 @@ def maintain(
         own, undone = _undo_abandoned(context)
     is_clean_due = _is_clean_due(own, policies.cleaning, clock)
     archival_policy = policies.archival.with_commits_of_cleaning(policies.cleaning, own, clock)
-    is_long = bool(plan(own, archival_policy, _keep_from(own, data)))
+    version = context.timeline.version
+    is_long = bool(plan(own, archival_policy, version, _keep_from(own, data)))
     if not (is_clean_due or is_long):
         return Maintained((), (), own, undone) if undone else None
     metadata = _as_table(context)

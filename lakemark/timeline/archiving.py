@@ -20,7 +20,13 @@ from lakemark.timeline.layout import TimelineLayout
 from lakemark.timeline.lsm_writer import ArchivedInstant
 
 #: Actions whose plan, the content of the requested file, is archived.
-_PLANNED = (Action.CLEAN, Action.COMPACTION, Action.LOG_COMPACTION)
+_PLANNED = (
+    Action.CLEAN,
+    Action.COMPACTION,
+    Action.LOG_COMPACTION,
+    Action.RESTORE,
+    Action.INDEXING,
+)
 
 
 class ArchiveWriter(Protocol):

@@ -10,9 +10,11 @@ only if the history reaches back to before that time, or if the instant was neve
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from lakemark.model.action import Action
+from lakemark.model.instant import Instant
+from lakemark.model.restore_plan import RestorePlan, records_deleted_archived
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.timeline.archived_timeline import ArchivedTimeline, Part, just_after
 from lakemark.timeline.content import build_value
@@ -67,8 +69,9 @@ def find_undone(
     rolled_back = {plan.instant for plan in rollbacks}
     repeatable = {plan.instant for plan in rollbacks if plan.action not in _ONCE}
     uncertain = {one for one in unknown & repeatable if _may_be_lost(one, timeline, archived)}
-    restored = _restored_since(store, since, timeline)
-    emptied_at = find_emptied_at(store, timeline)
+    restores = tuple(i for i in archived.instants(since) if i.action is Action.RESTORE)
+    restored = _restored_since(store, since, timeline) | _restored_before(archived, restores)
+    emptied_at = max(find_emptied_at(store, timeline), _emptied_before(archived, restores))
     return {
         instant
         for instant in unknown
@@ -105,8 +108,21 @@ def _archived_rollbacks(archived: ArchivedTimeline, since: str) -> list[Rollback
     ]
 
 
+def _restored_before(archived: ArchivedTimeline, restores: Iterable[Instant]) -> set[str]:
+    """Return the instants that archived restores name."""
+    records = archived.read_all(restores, Part.PLAN)
+    plans = (build_value(RestorePlan.from_record, record, f"{i}") for i, record in records)
+    return {one.requested_at for plan in plans for one in plan.instants}
+
+
+def _emptied_before(archived: ArchivedTimeline, restores: Iterable[Instant]) -> str:
+    """Return the requested time of the last archived restore that deleted all files; "" if none."""
+    records = archived.read_all(restores, Part.METADATA)
+    return max((i.requested_at for i, one in records if records_deleted_archived(one)), default="")
+
+
 def _restored_since(store: TimelineStore, since: str, timeline: Timeline) -> set[str]:
-    """Return the instants that completed restores name. Restores are not archived."""
+    """Return the instants that completed restores of the active timeline name."""
     restores = (i.requested_at for i in timeline.completed(Action.RESTORE))
     plans = (store.read_restore_plan(name) for name in restores if name > since)
     return {one.requested_at for plan in plans for one in plan.instants}

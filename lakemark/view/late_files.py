@@ -9,8 +9,9 @@ Reading the archive costs requests, so it is read only for three kinds of archiv
 
 - instants with a file that was written long after the instant was requested. Slow commits, table
   services that were planned long before, and copied tables have such files too.
-- instants that were requested before a restore to the empty table. The restore deleted their files,
-  and a writer that was at work then may write more of them.
+- instants that were requested before a restore to the empty table, while the restore is active. The
+  restore deleted their files, and a writer that was at work then may write more of them. The
+  archival of the restore deletes these, and later ones are of the first kind.
 - instants that are newer than a pending write. Archival keeps such instants active, so archived
   instants of this kind are suspicious.
 

@@ -325,6 +325,20 @@ _RESTORES = (
     ),
     Mutant(
         _UNDONE,
+        "_restored_since(store, since, timeline) | _restored_before(archived, restores)",
+        "_restored_since(store, since, timeline)",
+        "rows come back that a restore removed, after the restore was archived",
+        _UNDOING,
+    ),
+    Mutant(
+        _UNDONE,
+        "max(find_emptied_at(store, timeline), _emptied_before(archived, restores))",
+        "find_emptied_at(store, timeline)",
+        "rows come back after the archival of a restore to the empty table",
+        _UNDOING,
+    ),
+    Mutant(
+        _UNDONE,
         "if store.has_deleted_archived(i)",
         "if True",
         "committed files are skipped that a restore of another program has kept",
@@ -934,8 +948,8 @@ _REPLACED_PARTITIONS = (
     ),
     Mutant(
         "lakemark/operations/partition_expiry.py",
-        "    replacing = commits | _archived(table, view, min(old.values()), Action.REPLACE_COMMIT)\n",
-        "    replacing = commits\n",
+        "commits | _archived(table, view, min(old.values()), Action.REPLACE_COMMIT)",
+        "commits",
         "new rows of a partition expire at once, because it was deleted before",
         (_LIFETIMES,),
     ),

@@ -323,9 +323,11 @@ def test_file_is_unclear_if_no_file_exists_that_its_commit_names() -> None:
     assert [one.reason for one in found_in(storage)] == [Reason.NOTHING_NAMED]
 
 
-def test_late_file_of_a_writer_is_not_read_after_a_restore_to_the_empty_table() -> None:
+def test_late_file_of_a_writer_is_not_read_after_a_restore_to_the_empty_table(
+    tmp_path: Path,
+) -> None:
     """Its time does not show that it is late: the writer was at work during the restore."""
-    storage = new_storage()
+    storage = open_storage(StorageLocation(str(tmp_path / "t")))
     make_plain(storage, TableType.COPY_ON_WRITE)
     commit(writer(storage), ROWS[0])
     dead = writer(storage)
@@ -338,7 +340,9 @@ def test_late_file_of_a_writer_is_not_read_after_a_restore_to_the_empty_table() 
     expected = contents(storage)
     archive_all_but_one(storage)
     assert late.keys().isdisjoint(data_files(storage)), "the first archival deletes them"
+    # The restore is archived, too. Now the time of a late file shows that it is late.
     for path, content in late.items():
         storage.put(path, content)
+        assert storage.set_modified_at(path, datetime.now(UTC) + timedelta(minutes=1))
     assert contents(storage) == expected
     assert "z" not in expected

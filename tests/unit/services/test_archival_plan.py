@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.services.archival_plan import ArchivalPolicy, is_due, limit_of_metadata_table, plan
 from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline import Timeline
 
+V9 = FormatVersion.V9
 POLICY = ArchivalPolicy(2, 4, delta_commits_to_compact=2)
 
 
@@ -40,8 +42,8 @@ COMMITS = [done(number) for number in range(1, 7)]
 
 def test_from_more_than_the_most_down_to_the_fewest() -> None:
     assert not is_due(timeline(*COMMITS[:4]), POLICY)
-    assert plan(timeline(*COMMITS[:4]), POLICY) == ()
-    assert plan(timeline(*COMMITS), POLICY) == tuple(COMMITS[:4])
+    assert plan(timeline(*COMMITS[:4]), POLICY, V9) == ()
+    assert plan(timeline(*COMMITS), POLICY, V9) == tuple(COMMITS[:4])
 
 
 def test_cleans_and_rollbacks_go_with_the_commits_around_them() -> None:
@@ -51,7 +53,7 @@ def test_cleans_and_rollbacks_go_with_the_commits_around_them() -> None:
         done(65, Action.CLEAN),
     )
     ten = [done(number * 10) for number in range(1, 7)]
-    chosen = plan(timeline(*ten, clean, rollback, late), POLICY)
+    chosen = plan(timeline(*ten, clean, rollback, late), POLICY, V9)
     assert chosen == (ten[0], clean, rollback, *ten[1:4])
 
 
@@ -66,36 +68,52 @@ def test_cleans_and_rollbacks_go_with_the_commits_around_them() -> None:
 )
 def test_nothing_from_a_pending_write_or_savepoint_on(instant: Instant, left: list[int]) -> None:
     others = [c for c in COMMITS if c.requested_at != instant.requested_at or instant.is_completed]
-    assert names(plan(timeline(*others, instant), POLICY)) == [time(number) for number in left]
+    assert names(plan(timeline(*others, instant), POLICY, V9)) == [time(number) for number in left]
 
 
 def test_what_completed_beside_a_pending_write_stays() -> None:
     pending = Instant(time(4), Action.COMMIT, State.INFLIGHT)
     late = replace(COMMITS[1], completed_at=time(4, 1))
     before = timeline(COMMITS[0], late, COMMITS[2], pending, *COMMITS[4:])
-    assert names(plan(before, ArchivalPolicy(1, 2))) == [time(1)]
+    assert names(plan(before, ArchivalPolicy(1, 2), V9)) == [time(1)]
     early = timeline(*COMMITS[:3], pending, *COMMITS[4:])
-    assert names(plan(early, ArchivalPolicy(1, 2))) == [time(1), time(2)]
+    assert names(plan(early, ArchivalPolicy(1, 2), V9)) == [time(1), time(2)]
 
 
-def test_a_pending_clean_holds_nothing_back() -> None:
-    pending = Instant(time(0), Action.CLEAN, State.INFLIGHT)
-    assert plan(timeline(*COMMITS, pending), POLICY) == tuple(COMMITS[:4])
+@pytest.mark.parametrize("action", [Action.RESTORE, Action.INDEXING])
+def test_no_active_instant_is_older_than_an_archived_commit(action: Action) -> None:
+    between = done(15, action)
+    ten = [done(number * 10) for number in range(1, 7)]
+    assert plan(timeline(*ten, between), POLICY, V9) == (ten[0], between, *ten[1:4])
+    assert plan(timeline(*ten, between), POLICY, FormatVersion.V6) == tuple(ten[:4])
+
+
+def test_a_pending_clean_holds_back_what_is_newer_unless_logs_name_their_slice() -> None:
+    pending = Instant(time(3), Action.CLEAN, State.INFLIGHT)
+    others = [commit for commit in COMMITS if commit.requested_at != time(3)]
+    assert names(plan(timeline(*others, pending), ArchivalPolicy(1, 2), V9)) == [time(1), time(2)]
+    in_version_6 = plan(timeline(*others, pending), ArchivalPolicy(1, 2), FormatVersion.V6)
+    assert in_version_6 == tuple(others[:-1])
+
+
+def test_a_pending_savepoint_holds_nothing_back() -> None:
+    pending = Instant(time(1), Action.SAVEPOINT, State.INFLIGHT)
+    assert plan(timeline(*COMMITS, pending), POLICY, V9) == tuple(COMMITS[:4])
 
 
 def test_what_the_trigger_of_compactions_counts_stays() -> None:
     deltas = [done(number, Action.DELTA_COMMIT) for number in range(1, 8)]
-    assert names(plan(timeline(*deltas), POLICY)) == [time(number) for number in range(1, 6)]
+    assert names(plan(timeline(*deltas), POLICY, V9)) == [time(number) for number in range(1, 6)]
     compacted = timeline(*deltas[:2], done(30), *(done(n, Action.DELTA_COMMIT) for n in (40,)))
     early = ArchivalPolicy(1, 2, delta_commits_to_compact=5)
-    assert names(plan(compacted, early)) == [time(1), time(2)]
+    assert names(plan(compacted, early, V9)) == [time(1), time(2)]
     never = ArchivalPolicy(2, 4, delta_commits_to_compact=50)
-    assert plan(timeline(*deltas), never) == ()
+    assert plan(timeline(*deltas), never, V9) == ()
 
 
 @given(st.lists(st.integers(0, 9), max_size=3))
 def test_nothing_from_what_others_need_on(keep_from: list[int]) -> None:
-    chosen = plan(timeline(*COMMITS), POLICY, [time(number) for number in keep_from])
+    chosen = plan(timeline(*COMMITS), POLICY, V9, [time(number) for number in keep_from])
     end = min([5, *keep_from])
     assert names(chosen) == [time(number) for number in range(1, end)]
 

@@ -17,7 +17,7 @@ from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
-from lakemark.model.restore_plan import EMPTY_TABLE, RestorePlan
+from lakemark.model.restore_plan import EMPTY_TABLE, RestorePlan, UndoneInstant
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
@@ -440,18 +440,33 @@ def test_rollback_of_a_compaction_shows_nothing_if_the_archive_was_shortened(
     assert found == ({undone.requested_at} if reaches_back else set())
 
 
+@pytest.mark.parametrize("is_archived", [True, False])
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_only_a_restore_that_deleted_archived_files_has_undone_archived_instants(
-    is_ours: bool,
+    is_ours: bool, is_archived: bool
 ) -> None:
     """Apache Hudi's restore to the same time keeps these files, and queries read them."""
     at = TimelineInMaking()
     name = at.next_time()
     requested = at.request(Action.RESTORE, encode_restore_plan(RestorePlan(EMPTY_TABLE, ())))
     content = encode_restore_metadata(requested.requested_at, 1, [], deletes_archived=is_ours)
-    at.publish(at.begin(Action.RESTORE, requested), content)
+    completed = at.publish(at.begin(Action.RESTORE, requested), content)
+    if is_archived:
+        at.store.archive([completed], lambda: None)
     found = find_undone(at.store, [name], at.load(), at.store.load_archived())
     assert found == ({name} if is_ours else set())
+
+
+def test_an_archived_restore_shows_which_instants_it_has_undone() -> None:
+    at = TimelineInMaking()
+    kept, undone, unknown = at.next_time(), at.next_time(), at.next_time()
+    plan = RestorePlan(kept, (UndoneInstant(undone, Action.DELTA_COMMIT),))
+    requested = at.request(Action.RESTORE, encode_restore_plan(plan))
+    content = encode_restore_metadata(requested.requested_at, 1, [], deletes_archived=False)
+    completed = at.publish(at.begin(Action.RESTORE, requested), content)
+    at.store.archive([completed], lambda: None)
+    archived = at.store.load_archived()
+    assert find_undone(at.store, [undone, unknown], at.load(), archived) == {undone}
 
 
 def test_logs_in_plans_of_all_table_services_are_awaited() -> None:
