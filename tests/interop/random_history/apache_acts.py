@@ -33,6 +33,12 @@ _HAS_SECONDARY_INDEX = "on secondary index"
 #: Apache Hudi executes no log compaction that was planned before another compaction.
 _IS_BEFORE_COMPACTION = "since a compaction instant with greater timestamp exists"
 
+#: Apache Hudi does not complete a restore to a commit that is older than the metadata table.
+_HAS_NO_OLDER_METADATA = (
+    "since there is no base file in MDT lesser than the commit to restore to",
+    "Unable to find completion time for instant",
+)
+
 
 def upsert(history: History) -> None:
     rows, before = history.some_rows(), history.model.rows
@@ -233,7 +239,10 @@ def restore(history: History) -> None:
                 history, f"rollback_to_savepoint(path => '{{path}}', instant_time => '{name}')"
             ),
             lambda: rows,
+            may_fail=_HAS_NO_OLDER_METADATA,
         )
+        if history.opened().timeline.pending(Action.RESTORE):
+            history.act_in_stages("complete the restore", lambda table: table.restore(), rows)
 
 
 def create_index(history: History) -> None:
