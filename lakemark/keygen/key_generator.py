@@ -132,6 +132,17 @@ class KeyGeneratorConfig:
             return not self.bare_lone_key
         return len(self.record_key_fields) > 1
 
+    def encodings_of(self, record_key: str) -> set[str]:
+        """Return the texts by which writers of the table may have stored a record key.
+
+        They are several if the record key has two possible encodings. Then the given text may be
+        in either of them, so that some of the returned texts may be those of another record.
+        """
+        if not self.has_lone_complex_key:
+            return {record_key}
+        name = f"{self.record_key_fields[0]}:"
+        return {record_key, f"{name}{record_key}", record_key.removeprefix(name)} - {""}
+
     @classmethod
     def of(cls, properties: TableProperties, table_url: str) -> KeyGeneratorConfig:
         """Return the settings of a table, with the default key encoding of Apache Hudi 1.2.

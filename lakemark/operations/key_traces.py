@@ -14,6 +14,11 @@ metadata table               the record keys of the record index and secondary i
 timeline, archive, others    texts; compressed files of unknown formats cannot be read
 ============================ =====================================================================
 
+If the record key has two possible encodings (``lakemark.keygen.key_generator``), record keys are
+compared in both of them. Older files may have the other encoding than the rows, and without rows
+the encoding is unknown. Texts are compared only as given, because the value alone may be an
+ordinary text, such as a date.
+
 A text is a value of a column, or a string in JSON or binary Avro. In JSON and Avro, keys of fewer
 than 7 bytes are not searched, because their bytes occur by chance.
 """
@@ -46,6 +51,7 @@ from lakemark.log.log_block import BlockType, LogBlock
 from lakemark.log.log_reader import read_blocks
 from lakemark.log.parquet_format import open_parquet
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.secondary_index import record_keys_in
 from lakemark.model.file_names import LogFileName
 from lakemark.model.meta_columns import RECORD_KEY
@@ -54,6 +60,7 @@ from lakemark.storage.storage import NotFound, ObjectInfo, Storage
 _HOODIE = ".hoodie/"
 _INDEX_RECORDS = f"{METADATA_FOLDER}/"
 _INDEX_TIMELINE = f"{METADATA_FOLDER}/.hoodie/"
+_RECORD_INDEX = f"{_INDEX_RECORDS}{PartitionKind.RECORD_INDEX.stored_name}/"
 
 #: The rows before and after a change in a log of changes (CDC).
 _IMAGES = ("before", "after")
@@ -129,8 +136,9 @@ def find_traces(
         storage: the storage of the table, whose rows contain their record keys.
         record_keys: the keys, as the table stores them.
         runner: searches the files; each task gets the storage, the keys and some paths.
-        generator: computes the record keys of rows that are stored without them; if it is None, or
-            keys are automatic, a log of changes with such rows counts as unreadable.
+        generator: computes the record keys of rows that are stored without them, and knows the
+            encodings of keys; if it is None, or keys are automatic, a log of changes with such
+            rows counts as unreadable.
 
     Raises:
         StorageUnavailable: the store does not answer.
@@ -201,7 +209,7 @@ class _FileSearch:
             case BlockType.CORRUPT:
                 raise block.corrupt(expected="a whole block", actual="a torn block")
             case BlockType.DELETE:
-                yield self._equal(read_deletes(block).record_keys)
+                yield self._equal_keys(read_deletes(block).record_keys)
             case BlockType.HFILE_DATA if place is Place.METADATA_TABLE:
                 content = block.content
                 reader = HFileReader(content.open(), content.size_bytes, block.path)
@@ -209,7 +217,9 @@ class _FileSearch:
             case BlockType.CDC_DATA:
                 changes = read_rows(block)
                 yield from self._in_rows(changes)
-                if "record_key" not in changes.column_names:
+                if "record_key" in changes.column_names:
+                    yield self._equal_keys(changes.column("record_key"))
+                else:
                     yield from self._in_images(changes, block.path)
             case _:
                 rows = read_rows(block, [RECORD_KEY])
@@ -219,16 +229,16 @@ class _FileSearch:
         """Search the keys of an HFile for record keys, and its values for texts."""
         for keys, values in reader.scan():
             names = keys.cast(pa.string())
-            yield self._equal(names)
+            yield self._equal_keys(names) if _RECORD_INDEX in path else self._equal(names)
             if SECONDARY_INDEX_PREFIX in path:
-                yield self._equal(record_keys_in(names, path))
+                yield self._equal_keys(record_keys_in(names, path))
             data = byte_strings(values)
             yield self._literals.found_in(data.data[: data.offsets[-1]])
 
     def _in_rows(self, rows: pa.Table) -> Iterator[Iterable[str]]:
         """Search the record keys of rows, or all texts of rows without record keys."""
         if RECORD_KEY in rows.column_names:
-            yield self._equal(rows.column(RECORD_KEY).cast(pa.string()))
+            yield self._equal_keys(rows.column(RECORD_KEY).cast(pa.string()))
             return
         for column in rows.columns:
             for chunk in column.chunks:
@@ -248,7 +258,8 @@ class _FileSearch:
             if self.generator is None or self.generator.config.has_automatic_keys:
                 message = f"{path} has rows without record keys, which do not depend on the columns"
                 raise Unsupported(message)
-            yield self._equal(self.generator.record_keys(pa.Table.from_struct_array(images)))
+            made = self.generator.record_keys(pa.Table.from_struct_array(images))
+            yield self._equal_keys(made)
 
     def _in_texts(self, texts: pa.Array) -> Iterator[Iterable[str]]:
         if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
@@ -259,6 +270,24 @@ class _FileSearch:
     def _equal(self, values: pa.Array | pa.ChunkedArray) -> list[str]:
         matching: list[str] = values.filter(pc.is_in(values, value_set=self._wanted)).to_pylist()
         return matching
+
+    def _equal_keys(self, stored: pa.Array | pa.ChunkedArray) -> set[str]:
+        """Return the keys that some record keys are, in any encoding."""
+        matching = stored.filter(pc.is_in(stored, value_set=self._encoded)).to_pylist()
+        return {self._encodings[text] for text in matching}
+
+    @cached_property
+    def _encodings(self) -> dict[str, str]:
+        """The key that each text encodes, which is the text itself if the text is a key."""
+        exact = {key: key for key in self.record_keys}
+        if self.generator is None:
+            return exact
+        encodings_of = self.generator.config.encodings_of
+        return {text: key for key in exact for text in encodings_of(key)} | exact
+
+    @cached_property
+    def _encoded(self) -> pa.StringArray:
+        return pa.array([*self._encodings], pa.string())
 
     @cached_property
     def _wanted(self) -> pa.StringArray:

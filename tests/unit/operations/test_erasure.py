@@ -309,6 +309,51 @@ def test_change_data_of_a_record_is_found_although_its_key_is_no_text_of_it(
         assert table.erase([key]).is_complete
 
 
+@pytest.mark.parametrize("mode", ["data_before_after", "data_before", "op_key_only"])
+@pytest.mark.parametrize("is_bare", [True, False], ids=["value", "field and value"])
+@pytest.mark.parametrize("given", ["text", "columns"])
+def test_change_data_is_found_in_the_encoding_of_keys_that_no_row_shows_any_more(
+    tmp_path: Path, mode: str, is_bare: bool, given: str
+) -> None:
+    """Apache Hudi 0.14.1 to 1.0.2 wrote the value alone as the record key of such a table."""
+    path = tmp_path / "people"
+    schema = pa.schema({"id": pa.int64(), "part": pa.int32(), "name": pa.string()})
+    table = lakemark.create(
+        path,
+        schema=schema,
+        record_key="id",
+        partition_by="part",
+        table_type="copy_on_write",
+        buckets=1,
+        cdc=mode,
+        version=8,
+        multi_writer=FAST,
+    )
+    people = [{"id": n, "part": 1, "name": f"person {n}"} for n in (1_000_001, 1_000_002)]
+    if not is_bare:
+        make_key_complex(path)
+    reopen(str(path)).insert(pa.Table.from_pylist(people, schema=schema))
+    make_key_complex(path)
+    table = reopen(str(path))
+    columns = table.snapshot(["_hoodie_record_key", "id"]).read_all()
+    stored = columns["_hoodie_record_key"].to_pylist()
+    assert set(stored) == {str(one["id"]) if is_bare else f"id:{one['id']}" for one in people}
+
+    first = table.erase(stored)
+    logs = [str(file.relative_to(path)) for file in path.rglob("*.cdc")]
+    assert len(logs) == 1
+    assert [(trace.path, trace.keys) for trace in first.traces] == [(logs[0], 2)]
+    assert reopen(str(path)).snapshot().read_all().num_rows == 0
+    keys = stored[1:] if given == "text" else columns.select(["id"]).slice(1)
+    erasure = reopen(str(path)).erase(keys)
+    assert [(trace.path, trace.keys) for trace in erasure.traces] == [(logs[0], 1)]
+
+
+def make_key_complex(path: Path) -> None:
+    properties = path / ".hoodie" / "hoodie.properties"
+    properties.write_text(properties.read_text().replace(".type=SIMPLE", ".type=COMPLEX"))
+
+
 def test_tables_without_record_keys_in_their_rows_are_refused(tmp_path: Path) -> None:
     table = lakemark.create(
         tmp_path / "orders",
