@@ -5,12 +5,13 @@ changes of the commits after it. So a position is a position between two commits
 (``lakemark.model.feed_position``) and, if a batch ended within the snapshot or a commit, what was
 read of it. The text is JSON::
 
-    {"source": "table", "table": url, "after": [requested, completed, is_commit, is_legacy],
+    {"source": "table", "table": url,
+     "after": [requested, completed, is_commit, is_legacy, changed_by],
      "snapshot": [as_of, digest, slices], "part": [name, rows, digest]}
 
-An empty value is omitted. ``HoodieIncrSource`` of Apache Hudi stores the time of the last commit
-that it has read: the completion time, or the requested time under the key of older versions.
-``parse`` accepts this text, too.
+An empty value is omitted, and so is ``changed_by`` if it is null. ``HoodieIncrSource`` of Apache
+Hudi stores the time of the last commit that it has read: the completion time, or the requested time
+under the key of older versions. ``parse`` accepts this text, too.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class TablePosition(Position):
         values = {
             "source": KIND,
             "table": self.table,
-            "after": None if self.after == _BEGINNING else astuple(self.after),
+            "after": None if self.after == _BEGINNING else _listed(self.after),
             "snapshot": None if self.snapshot is None else astuple(self.snapshot),
             "part": None if self.part is None else astuple(self.part),
         }
@@ -138,11 +139,25 @@ def _from_json(given: Mapping[str, Any]) -> TablePosition:
     if given["source"] != KIND:
         message = f"source {given['source']!r}"
         raise ValueError(message)
-    requested_at, completed_at, is_commit, is_legacy = given.get("after", astuple(_BEGINNING))
+    after = given.get("after", _listed(_BEGINNING))
     snapshot, part = given.get("snapshot"), given.get("part")
     return TablePosition(
         table=str(given.get("table", "")),
-        after=FeedPosition(str(requested_at), str(completed_at), bool(is_commit), bool(is_legacy)),
+        after=_feed_position(*after),
         snapshot=snapshot and SnapshotRead(str(snapshot[0]), int(snapshot[1]), int(snapshot[2])),
         part=part and PartRead(str(part[0]), int(part[1]), int(part[2])),
+    )
+
+
+def _listed(after: FeedPosition) -> list[Any]:
+    values = astuple(after)
+    return list(values if after.changed_by is not None else values[:-1])
+
+
+def _feed_position(
+    requested_at: Any, completed_at: Any, is_commit: Any, is_legacy: Any, changed_by: Any = None
+) -> FeedPosition:
+    changed_by = None if changed_by is None else str(changed_by)
+    return FeedPosition(
+        str(requested_at), str(completed_at), bool(is_commit), bool(is_legacy), changed_by
     )

@@ -7,15 +7,17 @@ that were requested after it. So no commit is missed, and none is returned twice
 
 A compaction or clustering is a commit without changes. A pending commit that is rolled back never
 appears. If the commit of the position is undone by a rollback or restore, the feed refuses to
-continue, because its reader has changes that the table no longer has. If writers overlapped, a
-restore may also undo an older commit, which completed before the commit of the position although it
-was requested later. The feed does not notice this.
+continue, because its reader has changes that the table no longer has. If that commit changed no row
+(a compaction, for example), the feed only refuses to continue if the last commit before it that
+changed rows is undone, too. If writers overlapped, a restore may also undo an older commit, which
+completed before the commit of the position although it was requested later. The feed does not
+notice this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -181,7 +183,7 @@ class ChangeFeed:
         """
         if given == NEWEST:
             commits = self._ready()
-            return FeedPosition.after(commits[-1]) if commits else FeedPosition("", "")
+            return self._position_after_all(commits) if commits else FeedPosition("", "")
         time = InstantRange.of(given, clock=self._table.store.clock).begin
         return FeedPosition(time, time)
 
@@ -205,8 +207,8 @@ class ChangeFeed:
             is_final = end is None or as_of < end
             is_cut = all(newest < place for place in places[count:])
             if is_final and is_cut and (self._last is None or newest <= self._last):
-                last = commits[places.index(newest)]
-                return FeedSnapshot(as_of, FeedPosition.after(last))
+                included = sorted(commits[:count], key=self._order_of)
+                return FeedSnapshot(as_of, self._position_after_all(included))
         return None
 
     def scan_snapshot(self, as_of: str) -> Scan:
@@ -247,6 +249,27 @@ class ChangeFeed:
         self._check_not_archived(position)
         self._check_same_order(position)
         return [one for one in self._ready() if self._order_of(one) > self._place(position)]
+
+    def position_after(self, commit: Instant, before: FeedPosition) -> FeedPosition:
+        """Return the position after a commit.
+
+        Args:
+            commit: a commit that ``commits_after`` has returned.
+            before: the position of the reader before it read the commit.
+        """
+        after = FeedPosition.after(commit)
+        if self._table.store.read_commit(commit).changes_no_row:
+            return replace(after, changed_by=before.last_change)
+        return after
+
+    def _position_after_all(self, commits: Sequence[Instant]) -> FeedPosition:
+        """Return the position after the last of some commits, which are all that are active."""
+        after = FeedPosition.after(commits[-1])
+        read = self._table.store.read_commit
+        changing = (one for one in reversed(commits) if not read(one).changes_no_row)
+        changed = next(changing, commits[-1])
+        is_last = changed.requested_at == after.requested_at
+        return after if is_last else replace(after, changed_by=changed.requested_at)
 
     def newest_after(self, position: FeedPosition) -> FeedPosition:
         """Return the position after the newest commit, or ``position`` if that is later.
@@ -400,22 +423,28 @@ class ChangeFeed:
         return pending.requested_at in self._table.view().clusterings.values()
 
     def _check_not_undone(self, position: FeedPosition) -> None:
-        if position.is_commit:
-            self._check_is_complete(position.requested_at, position)
+        changed = position.last_change
+        if position.is_commit and not self._is_complete(position.requested_at) and changed:
+            self._check_is_complete(changed, position)
 
     def _check_is_complete(self, name: str, position: FeedPosition) -> None:
         """Check that a commit that was read, at least in part, is a completed one."""
+        if not self._is_complete(name):
+            raise CommitUndone(name, self._place(position)[0], self._newest_kept(position))
+
+    def _is_complete(self, name: str) -> bool:
+        """Return whether an instant that was a completed commit still is one."""
         table = self._table
         known = table.timeline.find(name)
         if known is not None and known.is_completed:
-            return
+            return True
         # An archived commit is before the first active one, but so is one that was undone earlier.
         is_known = name == self._known_archived or (
             table.timeline.is_archived(name) and table.store.load_archived().find(name) is not None
         )
-        if not is_known:
-            raise CommitUndone(name, self._place(position)[0], self._newest_kept(position))
-        self._known_archived = name
+        if is_known:
+            self._known_archived = name
+        return is_known
 
     def _newest_kept(self, position: FeedPosition) -> str | None:
         """Return the newest completed commit of the active timeline up to a position, if any."""
@@ -442,9 +471,9 @@ class ChangeFeed:
         """Return an archived commit that may have changed rows; None if no commit has.
 
         An archive is shortened from its beginning. So unless it contains the commit of the
-        position, which was checked before, it may lack the first commits after the position.
+        position, or one that was read before it, it may lack the first commits after the position.
         """
-        if not archived or not position.is_commit:
+        if not archived or not self._has_known_commit(position):
             return next(iter(archived), None)
         unknown = dict.fromkeys(archived)
         for commit, metadata in self._table.store.load_archived().read_commits(archived):
@@ -452,6 +481,11 @@ class ChangeFeed:
                 return commit
             del unknown[commit]
         return next(iter(unknown), None)
+
+    def _has_known_commit(self, position: FeedPosition) -> bool:
+        """Return whether a commit that was read exists, at least in the archive."""
+        names = (position.requested_at, position.last_change) if position.is_commit else ()
+        return any(map(self._is_complete, filter(None, names)))
 
     def _check_same_order(self, position: FeedPosition) -> None:
         """Check that a position by requested time is also one by completion time."""

@@ -107,7 +107,9 @@ class CommitStreamReader(DataSourceStreamReader):
             return asdict(self._end)
         end = self._end or self._start
         commits = self._feed.commits_after(end)[: self._limit]
-        self._end = FeedPosition.after(commits[-1]) if commits else end
+        for commit in commits:
+            end = self._feed.position_after(commit, end)
+        self._end = end
         return asdict(self._end)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:

@@ -49,12 +49,14 @@ class Cursor:
         Raises:
             CorruptData: the object is not a cursor.
         """
+        changed_by = stored.get("changed_by")
         try:
             position = FeedPosition(
                 str(stored["requested_at"]),
                 str(stored["completed_at"]),
                 bool(stored["is_commit"]),
                 bool(stored["is_legacy"]),
+                None if changed_by is None else str(changed_by),
             )
             return cls(str(stored["table"]), FeedType(str(stored["type"])), position)
         except (KeyError, ValueError):

@@ -132,7 +132,7 @@ class Subscription:
         cursor = self._begin(target)
         while not self._stopping.is_set():
             for commit in self._feed.commits_after(cursor.position):
-                cursor = cursor.at(FeedPosition.after(commit))
+                cursor = cursor.at(self._feed.position_after(commit, cursor.position))
                 changes = change_texts(commit, self._feed.changes(commit))
                 self._listener.delivered(commit, target.deliver(changes, cursor))
                 self._failures = 0

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 from checkpoints.table_position import PartRead, SnapshotRead, TablePosition
-from lakemark.model.feed_position import FeedPosition
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
 from lakemark.read.scan import Scan
@@ -271,7 +270,7 @@ class TablePlanner:
 
     def _open_commit(self, commit: Instant) -> _OpenPart:
         upstream, name = self._upstream, commit.requested_at
-        after = FeedPosition.after(commit)
+        after = upstream.feed.position_after(commit, self._position.after)
         return _OpenPart(
             name,
             f"{upstream.url}@{name}",

@@ -16,7 +16,14 @@ numbers = st.integers(0, 2**32 - 1)
 positions = st.builds(
     TablePosition,
     table=st.sampled_from(["s3://lake/orders", "file:///lake/größe"]),
-    after=st.builds(FeedPosition, times | st.just(""), times, st.booleans(), st.booleans()),
+    after=st.builds(
+        FeedPosition,
+        times | st.just(""),
+        times,
+        st.booleans(),
+        st.booleans(),
+        st.none() | st.just("") | times,
+    ),
     snapshot=st.none() | st.builds(SnapshotRead, times, numbers, numbers),
     part=st.none() | st.builds(PartRead, st.text(max_size=9), numbers, numbers),
 )

@@ -109,7 +109,7 @@ class Reader:
         for commit in self.feed.commits_after(self.position):
             for batch in self.feed.changes(commit):
                 self._apply(batch)
-            self.position = FeedPosition.after(commit)
+            self.position = self.feed.position_after(commit, self.position)
             self.read.append(commit.requested_at)
 
     def _apply(self, batch: pa.RecordBatch) -> None:
@@ -324,6 +324,37 @@ def test_feed_does_not_continue_after_a_commit_that_was_undone() -> None:
     reader.catch_up()
     table.rollback(reader.read[-1])
     with pytest.raises(CommitUndone, match=reader.read[-1]):
+        reader.catch_up()
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_feed_continues_after_a_compaction_that_was_undone(version: int, start: str) -> None:
+    table = create("merge_on_read", "data_before", version=version)
+    for ts in range(2):
+        table.upsert(rows(("a", "north", ts, ts)))
+    compaction = table.compact().instants[-1]
+    reader = Reader.of(table)
+    if start == "latest":
+        reader.position, reader.state = reader.feed.find_start("latest"), contents(table)
+    reader.catch_up()
+    assert reader.position.requested_at == compaction
+    table.rollback(compaction)
+    reader.catch_up()
+    table.upsert(rows(("b", "south", 3, 3)))
+    reader.catch_up()
+    assert reader.state == contents(table)
+
+
+def test_feed_does_not_continue_if_the_change_before_a_compaction_was_undone_with_it() -> None:
+    table = create("merge_on_read", "data_before")
+    kept, undone = (table.upsert(rows(("a", "north", ts, ts))).instant for ts in range(2))
+    table.compact()
+    reader = Reader.of(table)
+    reader.catch_up()
+    assert kept is not None
+    table.restore(kept)
+    with pytest.raises(CommitUndone, match=f"commit {undone}, .* after those of commit {kept}"):
         reader.catch_up()
 
 

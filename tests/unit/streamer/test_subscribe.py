@@ -231,6 +231,20 @@ def test_lost_or_undone_commits_are_refused_with_the_remedy(
 ) -> None:
     to = ["--to", str(tmp_path / "changes.jsonl")]
     assert subscribe(table, *to) == OK
+def test_subscription_continues_after_a_compaction_that_was_undone(
+    tmp_path: Path, table: lakemark.Table
+) -> None:
+    path = tmp_path / "changes.jsonl"
+    compaction = table.compact().instants[-1]
+    subscription(table, lambda: FileTarget(path)).run(None)
+    table.rollback(compaction)
+    subscription(table, lambda: FileTarget(path)).run(None)
+    table.upsert(rows(("d", "north", 9, 9)))
+    subscription(table, lambda: FileTarget(path)).run(None)
+    assert path.read_text() == delivered(table)
+    assert ops(path.read_text())[-1] == ("i", "d")
+
+
     table.rollback(table.timeline.completed()[-1].requested_at)
     assert subscribe(table, *to) == FAILED
     printed = capsys.readouterr().err
