@@ -12,6 +12,7 @@ next start truncates the file to the size in the cursor, and appends the lines o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -27,6 +28,30 @@ from streamer.subscribe.target import ChangeText
 
 #: Lines are passed to the system in blocks of this size.
 _BLOCK_BYTES = 1 << 20
+
+_RIGHTS = "give this user the right to write to the file and to its folder, or name another file"
+
+#: What to do about errors that remain until a user does something.
+_REFUSALS = {
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: "name a file on a disk that is not read-only",
+    errno.ENOENT: "create its folder, or correct the path",
+    errno.ENOTDIR: "a part of the path is a file; correct the path",
+    errno.EISDIR: "it is a folder; remove it, or name another file",
+    errno.ELOOP: "correct the symbolic links in the path",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EFBIG: "a larger file is not allowed by the file system or the limit of the process "
+    "(ulimit -f); name another file, or raise the limit",
+}
+
+#: What to do about errors that may end by themselves, so that the delivery is tried again.
+_FAILURES = {
+    errno.ENOSPC: "free space on its disk",
+    errno.EDQUOT: "delete files of this user on its disk, or raise the quota",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the system's limit of open files",
+}
 
 
 class FileTarget:
@@ -170,10 +195,12 @@ class FileTarget:
 
     def _typed(self, verb: str, error: OSError) -> TargetRefused | TargetUnavailable:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        failed = f"cannot {verb} {self._path}: {reason}"
-        if verb == "write":
-            return TargetUnavailable(f"{failed}; free space on its disk")
-        return TargetRefused(f"{failed}; name a file that you may write")
+        failed = f"cannot {verb} {error.filename or self._path}: {reason}"
+        number = error.errno or 0
+        if number in _REFUSALS:
+            return TargetRefused(f"{failed}; {_REFUSALS[number]}")
+        remedy = _FAILURES.get(number, "check the disk, or name a file on another one")
+        return TargetUnavailable(f"{failed}; {remedy}")
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
+import resource
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 import lakemark
+from lakemark.model.feed_position import FeedPosition
 from lakemark.operations.change_feed import FeedType
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
@@ -30,6 +33,8 @@ from streamer.subscribe.target import ChangeText, Target
 from tests import waiting
 from tests.depth import sample
 from tests.unit.operations.tables import FAST, SCHEMA, rows
+
+CURSOR = Cursor("file:///lake/orders", FeedType.CDC, FeedPosition("", ""))
 
 
 class Quiet:
@@ -226,11 +231,6 @@ def test_command_continues_and_restarts(
     assert ops(capsys.readouterr().out) == [("upsert", "a")]
 
 
-def test_lost_or_undone_commits_are_refused_with_the_remedy(
-    table: lakemark.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    to = ["--to", str(tmp_path / "changes.jsonl")]
-    assert subscribe(table, *to) == OK
 def test_subscription_continues_after_a_compaction_that_was_undone(
     tmp_path: Path, table: lakemark.Table
 ) -> None:
@@ -245,6 +245,11 @@ def test_subscription_continues_after_a_compaction_that_was_undone(
     assert ops(path.read_text())[-1] == ("i", "d")
 
 
+def test_lost_or_undone_commits_are_refused_with_the_remedy(
+    table: lakemark.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = ["--to", str(tmp_path / "changes.jsonl")]
+    assert subscribe(table, *to) == OK
     table.rollback(table.timeline.completed()[-1].requested_at)
     assert subscribe(table, *to) == FAILED
     printed = capsys.readouterr().err
@@ -294,6 +299,72 @@ def test_file_of_another_process_table_or_program_is_refused(
 def test_file_from_which_lines_cannot_be_removed_is_refused() -> None:
     with pytest.raises(TargetRefused, match="--to -"):
         FileTarget(Path(os.devnull))
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("missing/changes.jsonl", "No such file or directory; create its folder"),
+        ("file/changes.jsonl", "Not a directory; a part of the path is a file"),
+        ("folder", "Is a directory; it is a folder"),
+        ("x" * 300, "File name too long; choose a shorter name"),
+    ],
+)
+def test_path_that_cannot_be_opened_is_refused_with_its_remedy(
+    tmp_path: Path, name: str, remedy: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(TargetRefused, match=f"cannot open .*{name}: {remedy}"):
+        FileTarget(tmp_path / name)
+
+
+def test_cursor_that_cannot_be_written_is_refused_with_its_remedy(
+    tmp_path: Path, table: lakemark.Table
+) -> None:
+    path = tmp_path / "changes.jsonl"
+    (tmp_path / "changes.jsonl.cursor.part").mkdir()
+    with pytest.raises(TargetRefused, match=r"changes\.jsonl\.cursor\.part: Is a directory"):
+        subscription(table, lambda: FileTarget(path)).run(None)
+
+
+def test_file_that_would_exceed_the_limit_of_the_process_is_refused_with_its_remedy(
+    tmp_path: Path, table: lakemark.Table
+) -> None:
+    path, limits = tmp_path / "changes.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    with closing(FileTarget(path)) as target:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))
+        try:
+            with pytest.raises(TargetRefused, match=r"File too large; .*ulimit -f"):
+                target.deliver([ChangeText("a", '{"op":"i"}', is_delete=False)], CURSOR)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "remedy"),
+    [
+        (errno.ENOSPC, TargetUnavailable, "No space left on device; free space on its disk"),
+        (errno.EDQUOT, TargetUnavailable, "quota exceeded; .* raise the quota"),
+        (errno.EIO, TargetUnavailable, "Input/output error; check the disk"),
+        (errno.EACCES, TargetRefused, "Permission denied; give this user the right"),
+        (errno.EROFS, TargetRefused, "Read-only file system; name a file on a disk"),
+    ],
+)
+def test_failed_write_names_the_error_and_its_remedy(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    error: type[Exception],
+    remedy: str,
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with closing(FileTarget(tmp_path / "changes.jsonl")) as target:
+        monkeypatch.setattr(os, "pwrite", fail)
+        with pytest.raises(error, match=remedy):
+            target.deliver([ChangeText("a", "{}", is_delete=False)], CURSOR)
 
 
 @pytest.mark.parametrize("act", ["removed", "replaced", "shortened"])
