@@ -22,7 +22,6 @@ from lakemark.services.partition_lifetime import (
     last_emptied,
     last_logged,
     logs_of_archived_commits,
-    written_again,
 )
 from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound
@@ -98,13 +97,12 @@ def _creations(table: OpenTable, view: FileSystemView, end: str) -> Mapping[str,
     old = {path: time for path, time in times if time is not None and time < end}
     if not old:
         return old
-    commits = _commits(table, view)
-    old |= _first_writes(table, view, _created_by_undone(table, view, old), commits)
+    commits, empty_since = _commits(table, view), _created_by_undone(table, view, old)
     replacing = commits | _archived(table, view, min(old.values()), Action.REPLACE_COMMIT)
     for path, emptied_at in last_emptied(replacing).items():
         if path in old and emptied_at > old[path]:
-            old[path] = written_again(path, emptied_at, view, commits)
-    return old
+            empty_since[path] = emptied_at
+    return old | _first_writes(table, view, empty_since, commits)
 
 
 def _created_by_undone(
@@ -132,14 +130,14 @@ def _created_by_undone(
 def _first_writes(
     table: OpenTable,
     view: FileSystemView,
-    undone: Mapping[str, str],
+    empty_since: Mapping[str, str],
     commits: Mapping[str, CommitMetadata],
 ) -> dict[str, str]:
-    """Return when rows were first written to each partition after an undone commit created it."""
-    if not undone:
+    """Return when rows were first written to each partition after a time at which it had none."""
+    if not empty_since:
         return {}
-    known = {**commits, **_archived(table, view, min(undone.values()), *COMMITS)}
-    return {path: first_write(path, time, view, known) for path, time in undone.items()}
+    known = {**commits, **_archived(table, view, min(empty_since.values()), *COMMITS)}
+    return {path: first_write(path, time, view, known) for path, time in empty_since.items()}
 
 
 def _archived(

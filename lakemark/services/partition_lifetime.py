@@ -115,39 +115,20 @@ def last_emptied(commits: Mapping[str, CommitMetadata]) -> dict[str, str]:
     return times
 
 
-def written_again(
-    path: str, emptied_at: str, view: FileSystemView, commits: Mapping[str, CommitMetadata]
-) -> str:
-    """Return when rows were written to a partition again, after a commit had deleted it.
-
-    If that commit is archived, the commits after it may be archived, too. Then the oldest file
-    slice that was not cleaned shows the time. This is never too early, so no partition expires too
-    early, but a partition that is often updated expires late.
-
-    Args:
-        path: the partition.
-        emptied_at: the requested time of the commit that deleted it.
-        view: the file groups.
-        commits: the metadata of the active commits, by requested time.
-    """
-    if emptied_at in commits:
-        later = (at for at, metadata in commits.items() if path in _written(metadata))
-        times = [at for at in later if at > emptied_at]
-    else:
-        times = [one.base_instant for group in view.file_groups(path) for one in group.slices]
-    return min(times, default=emptied_at)
-
-
 def first_write(
     path: str, after: str, view: FileSystemView, commits: Mapping[str, CommitMetadata]
 ) -> str:
     """Return when rows were first written to a partition after an instant; the instant if never.
 
+    The result is never too early, so that no partition expires too early.
+
     Args:
         path: the partition.
-        after: the requested time of the instant.
+        after: the requested time of the commit that deleted the partition, or of an undone commit
+            that created it.
         view: the file groups, whose slices show commits that are in no archive any more.
-        commits: the metadata of the active and archived commits, by requested time.
+        commits: the metadata of the active commits, and of the archived ones that were requested
+            since, by requested time.
     """
     recorded = (at for at, metadata in commits.items() if path in _written(metadata))
     slices = (one.base_instant for group in view.file_groups(path) for one in group.slices)

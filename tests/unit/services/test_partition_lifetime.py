@@ -103,6 +103,31 @@ def test_a_deletion_begins_a_new_lifetime_even_after_it_was_archived(
     assert expired(table, ExpireBy.CREATION, after) == ["south", "north"]
 
 
+@pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_updates_do_not_extend_the_lifetime_by_creation_after_an_archived_deletion(
+    table_type: str, version: int
+) -> None:
+    """Clean removes the slice of the first rows, whose commit is in the archive."""
+    table = made(table_type, version)
+    table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1)))
+    deleted = table.delete_partitions("north").instant
+    table.upsert(rows(("b", "south", 2, 2)))
+    again = table.upsert(rows(("a", "north", 1, 1))).instant
+    assert deleted is not None
+    assert again is not None
+    for ts in (2, 3):
+        updated = table.upsert(rows(("a", "north", ts, ts))).instant
+        if table.properties.is_merge_on_read:
+            table.compact()
+    archive(table)
+    assert not instants(table, "replacecommit")
+    assert updated not in instants(table, "deltacommit", "commit")
+    assert expired(table, ExpireBy.CREATION, again) == ["south"]
+    after = UTC_CLOCK.format(UTC_CLOCK.parse(again) + timedelta(milliseconds=1))
+    assert expired(table, ExpireBy.CREATION, after) == ["south", "north"]
+
+
 def test_a_lifetime_by_creation_begins_with_the_first_rows_after_a_deletion() -> None:
     table = made("merge_on_read", 9)
     table.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1)))
