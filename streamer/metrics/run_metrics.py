@@ -205,6 +205,8 @@ class RunMetrics:
                 self._services.fail_between_batches(event.service)
             case ServiceCompleted():
                 self._services.add(event.service, event.seconds)
+            case PreparationOutdated():
+                self._services.waste(event.service)
             case HookSent():
                 self._hooks.send(event)
             case HookFailed():
@@ -239,13 +241,7 @@ class RunMetrics:
                 self._failures.warnings.inc()
             case TopicsFound():
                 self._failures.consecutive.set(0)
-            case (
-                MetricsServed()
-                | Alive()
-                | RunStopping()
-                | ActionRequested()
-                | PreparationOutdated()
-            ):
+            case MetricsServed() | Alive() | RunStopping() | ActionRequested():
                 pass  # these events change no metric
             case GroupCommitFailed():
                 self._failures.group_commits.inc()
@@ -550,6 +546,11 @@ class _Services:
         self._failed = factory.counter(
             "service_failures", "Failures of table services between batches", "service"
         )
+        self._outdated = factory.counter(
+            "outdated_preparations",
+            "Preparations of table services that were not published, or only in part",
+            "service",
+        )
         self.running = factory.one_gauge(
             "compaction_running", "1 while an asynchronous compaction runs"
         )
@@ -595,6 +596,9 @@ class _Services:
 
     def fail_between_batches(self, service: str) -> None:
         self._failed.labels(*self._run, self._name(service)).inc()
+
+    def waste(self, preparation: str) -> None:
+        self._outdated.labels(*self._run, self._name(preparation)).inc()
 
     def add(self, service: str, seconds: float) -> None:
         self._seconds.labels(*self._run, self._name(service)).observe(seconds)

@@ -29,6 +29,7 @@ from streamer.events import (
     OffsetsLost,
     PartitionsChanged,
     PartitionsExpired,
+    PreparationOutdated,
     RecordsRejected,
     Retrying,
     RulesViolated,
@@ -240,6 +241,10 @@ def test_failures_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(WarningLogged("warning", "lakemark.timeline.locks.table_lock", "it stays"))
     watched.metrics(PartitionsExpired("1", ("a", "b"), 3, 500, None, 2.5, "/lake/orders"))
     watched.metrics(ServiceFailed("partition_expiry", "busy", 1, 60.0, "LockTimeout", "/lake"))
+    for service in ("bucket_preparation", "bucket_preparation", "clustering_preparation"):
+        watched.metrics(PreparationOutdated(service, "it was compacted", False, "/lake/orders"))
+    assert watched("outdated_preparations_total", service="bucket_preparation") == 2
+    assert watched("outdated_preparations_total", service="clustering_preparation") == 1
     assert watched("expired_partitions_total") == 2
     assert watched("expired_bytes_total") == 500
     assert watched("service_seconds_sum", service="partition_expiry") == 2.5
