@@ -58,12 +58,12 @@ class PreparedWork(Protocol):
         """Return why nothing of the preparation can be published any more; None if it can."""
         ...
 
-    def needs_round(self) -> bool:
-        """Return whether the thread should prepare more before the publication."""
-        ...
+    def next_round(self) -> Callable[[], None] | None:
+        """Return what begins another round, which ``run`` then prepares, before the publication.
 
-    def begin_round(self) -> None:
-        """Begin another round, which ``run`` then prepares."""
+        Returns:
+            None if the thread should prepare no more.
+        """
         ...
 
     def publish(self) -> Done:
@@ -178,8 +178,8 @@ class BackgroundPreparation:
             )
             self._paused_until[url] = self._monotonic_s() + failures.report(job.error)
             self._discard(job)
-        elif job.work.needs_round():
-            job.begin_round()
+        elif (begin := job.work.next_round()) is not None:
+            job.begin_round(begin)
         else:
             return self._publish(job)
         return []
@@ -249,12 +249,16 @@ class _Job:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
-    def begin_round(self) -> None:
-        """Begin another round, unless others prepare."""
+    def begin_round(self, begin: Callable[[], None]) -> None:
+        """Begin another round, unless others prepare.
+
+        Args:
+            begin: what ``PreparedWork.next_round`` has returned.
+        """
         if not _SLOT.acquire(blocking=False):
             return
         try:
-            self.work.begin_round()
+            begin()
         except BaseException:
             _SLOT.release()
             raise

@@ -137,13 +137,13 @@ class _PreparedBuckets:
     def find_outdated(self) -> PlanOutdated | None:
         return self._preparation.find_outdated(self._writer.table)
 
-    def needs_round(self) -> bool:
-        """Return whether the last changes should be encoded in the background, too."""
+    def next_round(self) -> Callable[[], None] | None:
+        """Return what begins to encode the last changes, if they are not few."""
         added_bytes = self._preparation.added_log_bytes(self._writer.table)
         is_worth = _FEW_BYTES < added_bytes < self._limit_bytes
-        return is_worth and self._rounds < _MAX_ROUNDS
+        return self._begin_round if is_worth and self._rounds < _MAX_ROUNDS else None
 
-    def begin_round(self) -> None:
+    def _begin_round(self) -> None:
         """Begin to encode the changes that were logged since the last round."""
         table = self._writer.table
         self._limit_bytes = self._preparation.added_log_bytes(table)

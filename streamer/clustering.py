@@ -336,13 +336,8 @@ class _PreparedFiles:
     def find_outdated(self) -> PlanOutdated | None:
         return self._preparation.find_outdated(self._writer.table)
 
-    def needs_round(self) -> bool:
-        """Return False: a group of files that was changed is left out."""
-        return False
-
-    def begin_round(self) -> None:
-        message = "a clustering is prepared in one round"
-        raise AssertionError(message)
+    def next_round(self) -> None:
+        """Return None: a group of files that was changed is left out."""
 
     def publish(self) -> Done:
         assert self._prepared is not None
