@@ -401,6 +401,20 @@ def unsynced_below(root: str) -> Unsynced:
         return _of_roots.setdefault(root, Unsynced(root))
 
 
+def forget_below(folder: str) -> None:
+    """Forget the files of all roots in a folder that was removed, such as a temporary folder.
+
+    No process needs these files after a power failure. Otherwise a process that runs for years
+    would remember each of them.
+
+    Args:
+        folder: an absolute path.
+    """
+    with _of_roots_lock:
+        for root in [one for one in _of_roots if f"{one}/".startswith(f"{folder}/")]:
+            del _of_roots[root]
+
+
 def sync_process() -> None:
     """Force the files of this process below every root. Raises what ``Unsynced.sync`` raises."""
     with _of_roots_lock:

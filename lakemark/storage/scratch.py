@@ -20,6 +20,7 @@ from pathlib import Path
 
 from lakemark.errors import DiskFull
 from lakemark.storage.disk import FULL_DISK
+from lakemark.storage.durability import forget_below
 
 #: The folder's name contains the machine's name, because on a network file system a lock is often
 #: visible only on the machine that locked the folder.
@@ -48,6 +49,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
     finally:
         if os.getpid() == owner:  # a forked process, which also ends this block, must not remove it
             shutil.rmtree(folder, ignore_errors=True)  # the next process removes the rest
+            forget_below(str(folder))
         os.close(lock)
 
 

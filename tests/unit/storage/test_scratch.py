@@ -18,7 +18,13 @@ import pytest
 from lakemark.errors import StorageUnavailable
 from lakemark.merge.spill import DIVISION_COUNT, SpilledDivisions
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.storage import scratch, spooled_file
+from lakemark.storage import (
+    StorageLocation,
+    durability,
+    open_storage,
+    scratch,
+    spooled_file,
+)
 from lakemark.storage.scratch import scratch_folder, temporary_writes
 from lakemark.timeline import lsm_writer
 from lakemark.timeline.lsm_history import LsmHistory
@@ -90,6 +96,19 @@ def test_an_error_inside_leaves_nothing(root: Path) -> None:
         (folder / "rows").write_text("spilled")
         raise ConnectionError
     assert not list(root.iterdir())
+
+
+def test_the_process_forgets_the_files_of_a_folder_that_ended() -> None:
+    """A stream that prepares files for years would otherwise need more and more memory."""
+    known = set(durability._of_roots)
+    with scratch_folder("buckets") as folder, scratch_folder("buckets") as other:
+        for root in (folder, folder / "0", other):
+            open_storage(StorageLocation(str(root))).create("north/rows", b"prepared")
+        assert len(durability._of_roots) == len(known) + 3
+        with scratch_folder("merge"):
+            pass
+        assert len(durability._of_roots) == len(known) + 3, "those of other folders are kept"
+    assert set(durability._of_roots) == known
 
 
 def test_what_a_killed_process_left_goes_with_the_next_start() -> None:
