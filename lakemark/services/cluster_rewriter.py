@@ -17,7 +17,7 @@ from lakemark.execution.limits import usable_memory_bytes, usable_threads
 from lakemark.index.lookup import new_file_id
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileSlice
-from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH
+from lakemark.model.meta_columns import FILE_NAME
 from lakemark.model.row_order import RowOrder
 from lakemark.services.planned_files import live_rows
 from lakemark.write.new_file_groups import divide_among_file_groups
@@ -88,11 +88,12 @@ class ClusterRewriter:
         sort = SortMode.GLOBAL if self.order.columns else SortMode.NONE
         keys = self._keys(task)
         run_bytes = max(1, (self.memory_bytes or _memory_share_bytes()) // _RUNS_IN_MEMORY)
-        with SortedRuns(sort, run_bytes, keys.names, _RUNS_IN_MEMORY) as runs:
+        path = task.partition_path
+        with SortedRuns(sort, run_bytes, keys.names, _RUNS_IN_MEMORY, path) as runs:
             for part in rows:
                 runs.add(keys.add(part), np.zeros(part.num_rows, np.int32))
             runs.finish()
-            ordered = runs.read(Bucket(task.partition_path, 0))
+            ordered = runs.read(Bucket(path, 0))
             limit = max(1, -(-runs.num_rows // task.files))
             return self._write(task, (part.drop(keys.names) for part in ordered), limit)
 
@@ -104,17 +105,10 @@ class ClusterRewriter:
         # Every row gets the new file's name, so the old names are not read.
         kept = [name for name in self.context.schema.names if name != FILE_NAME]
         for part in self._live_rows(task, kept):
-            yield self._with_path(part.select(kept), task.partition_path)
+            yield part.select(kept)
 
     def _live_rows(self, task: ClusterTask, columns: Sequence[str]) -> Iterator[pa.Table]:
         return live_rows(self.context, task.slices, columns, self.log_sizes)
-
-    def _with_path(self, rows: pa.Table, path: str) -> pa.Table:
-        """Set the partition path, which a table without meta columns does not store."""
-        if self.context.virtual_keys is None:
-            return rows
-        at = rows.schema.get_field_index(PARTITION_PATH)
-        return rows.set_column(at, PARTITION_PATH, pa.repeat(pa.scalar(path), rows.num_rows))
 
     def _write(
         self, task: ClusterTask, rows: Iterable[pa.Table], rows_of_file: int | None

@@ -85,6 +85,7 @@ class SortedRuns:
         run_bytes: int = RUN_BYTES,
         order_by: Sequence[str] = (RECORD_KEY,),
         runs_in_memory: int = 1,
+        partition_path: str | None = None,
     ) -> None:
         """Create an empty object.
 
@@ -94,9 +95,11 @@ class SortedRuns:
             order_by: the columns by which changes are sorted, instead of the record key; they
                 contain integers, decimals, texts or binaries, and nulls come first.
             runs_in_memory: the number of runs whose bytes memory may hold before one is written.
+            partition_path: the partition of all changes, whatever their meta column contains; None
+                for the partitions in this column.
         """
         self._run_bytes, self._memory_bytes = run_bytes, runs_in_memory * run_bytes
-        self._sort = sort
+        self._sort, self._partition_path = sort, partition_path
         self._order_by = None if sort is SortMode.NONE else tuple(order_by)
         self._opened = ExitStack()
         self._folder: Path | None = None
@@ -176,9 +179,14 @@ class SortedRuns:
         self._unsorted, self._unsorted_bytes = [], 0
         order = None if self._order_by is None else _sorted_positions(changes, self._order_by)
         # All columns are copied only once, because this takes longer than the comparison of keys.
-        piece = sort_by_bucket(changes.column(PARTITION_PATH), numbers, changes, order=order)
+        piece = sort_by_bucket(self._paths_of(changes), numbers, changes, order=order)
         self._pieces.append(piece)
         self._piece_bytes += piece.rows.nbytes
+
+    def _paths_of(self, changes: pa.Table) -> pa.ChunkedArray | pa.Array:
+        if self._partition_path is None:
+            return changes.column(PARTITION_PATH)
+        return pa.repeat(pa.scalar(self._partition_path), changes.num_rows)
 
     def _store_run(self) -> None:
         self._sort_piece()

@@ -188,6 +188,35 @@ def test_meta_columns_stay_except_for_the_name_of_the_file() -> None:
 
 
 @each_type
+@pytest.mark.parametrize("sort_by", [(), "v"], ids=["in order", "sorted"])
+def test_rows_are_kept_whose_stored_partition_is_not_that_of_their_folder(
+    tmp_path: Path, table_type: TableType, sort_by: str | tuple[str, ...]
+) -> None:
+    """Queries return them, so they must not be lost; a folder may have been renamed."""
+    path = tmp_path / "orders"
+    table = lakemark.create(
+        path,
+        schema=SCHEMA,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        table_type=str(table_type),
+        index="lookup",
+        metadata_table=False,
+        base_files=replace(PARQUET_DEFAULTS, small_file_bytes=0),
+    )
+    for ts in range(3):
+        table.upsert(rows(*((f"k{ts}{n}", "north", ts, n * 7 % 5) for n in range(9))))
+    (path / "north").rename(path / "moved")
+    table = reopen(str(path))
+    before = table.scan(columns=SCHEMA.names).to_table().sort_by("id")
+    assert before.num_rows == 27
+    size_bytes = sum(file.stat().st_size for file in (path / "moved").glob("*.parquet"))
+    assert table.cluster(sort_by, target_file_bytes=size_bytes // 2 + 1).instants
+    assert table.scan(columns=SCHEMA.names).to_table().sort_by("id") == before
+
+
+@each_type
 def test_incremental_and_cdc_queries_do_not_return_rewritten_rows(table_type: TableType) -> None:
     table = lakemark.create(
         f"memory://{uuid4().hex}/orders",
