@@ -42,13 +42,18 @@ def stream_name(tree: Mapping[str, object]) -> str:
     return str(tree.get("name") or section_of(tree, "source").get("topic") or "stream")
 
 
+def pipeline_name(tree: Mapping[str, object], value: str) -> str:
+    """Return the name of the pipeline of one table."""
+    return f"{stream_name(tree)}/{value}"
+
+
 def for_value(tree: Mapping[str, object], value: str) -> Tree:
     """Return the settings of one table, as those of a pipeline without a route."""
     own = {name: section for name, section in tree.items() if name != "route"}
     source = section_of(tree, "source")
     if source.get("kind", "kafka") == "kafka" and source:
         own["source"] = {"max_records_per_batch": _MAX_RECORDS_PER_BATCH, **source}
-    return {**replace_placeholder(own, VALUE, value), "name": f"{stream_name(tree)}/{value}"}
+    return {**replace_placeholder(own, VALUE, value), "name": pipeline_name(tree, value)}
 
 
 def check_routed_tree(tree: Mapping[str, object]) -> list[Problem]:

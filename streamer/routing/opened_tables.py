@@ -12,6 +12,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.progress import Progress
 from sinks.routed.letters import LetterSink
 from streamer import pipeline
+from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.run import RunConfig
 from streamer.events import Listener, OffsetsLost, Retrying, RunFailed, RunStopped
@@ -136,9 +137,13 @@ class OpenedTables:
         """Return the monitor of a table, which is added at the first call."""
         with self._adding:
             if name not in self._monitors:
-                config = self._config(name)
-                outcome = Outcome(config.name, config.kafka.topic, self.output(config.name))
-                monitor = self.monitors.add(config, outcome)
+                pipeline_name = self.template.name_of(name)
+                topic = self.template.sample.kafka.topic
+                outcome = Outcome(pipeline_name, topic, self.output(pipeline_name))
+                try:
+                    monitor = self.monitors.add(self._config(name), outcome)
+                except ConfigError:  # a known table, whose settings contradict each other now
+                    monitor = self.monitors.add_refused(pipeline_name, topic, outcome)
                 monitor.watch_wait(self.waiting_at)
                 self._outcomes[name] = outcome
                 self._monitors[name] = monitor

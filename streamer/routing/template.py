@@ -21,6 +21,7 @@ from streamer.config.routed_tree import (
     check_routed_tree,
     for_value,
     parent_of,
+    pipeline_name,
     stream_name,
 )
 from streamer.config.run import dead_letters_path
@@ -122,6 +123,10 @@ class RouteTemplate:
     def letters_path(self) -> str:
         """The path of the dead-letter table of records that belong to no table."""
         return self.route.dead_letters or dead_letters_path(self._in_parent(self.sample.name))
+
+    def name_of(self, value: str) -> str:
+        """Return the name of the pipeline of one table, also if no table may have this name."""
+        return pipeline_name(self._tree, value)
 
     def table_of(self, value: str) -> PipelineConfig:
         """Return the pipeline of one table.

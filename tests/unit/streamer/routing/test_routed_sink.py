@@ -481,6 +481,28 @@ def test_foreign_table_at_the_path_of_a_route_sets_only_this_table_aside(
     assert topic.rows("t1") == numbers(1, 4)
 
 
+def test_known_table_whose_settings_contradict_each_other_is_set_aside(
+    topic: RoutedTopic,
+) -> None:
+    topic.send(order(0, "bad"), order(1))
+    topic.run()
+    topic.settings = {"dead_letters": {"path": f"{topic.folder}/bad/{{value}}", "max_share": 1.0}}
+    topic.served = MetricsConfig(port=1)
+    topic.send(order(2, "bad"), order(3))
+    sink = topic.run()
+    assert [*sink.set_aside] == ["bad"]
+    assert "dead_letters.path" in str(sink.set_aside["bad"])
+    assert (topic.rows("bad"), topic.rows("orders")) == (numbers(0), numbers(1, 3))
+    shown = {
+        one["name"]: one for one in json.loads(topic.monitors.status.to_json(None))["pipelines"]
+    }
+    assert shown[f"{TOPIC}/bad"]["state"] == "failed"
+    topic.settings = {}
+    shutil.rmtree(topic.folder / "bad" / "orders")
+    topic.run()
+    assert topic.rows("bad") == numbers(0, 2)
+
+
 def test_records_are_once_in_their_tables_wherever_a_run_dies(tmp_path: Path) -> None:
     def sent(folder: Path) -> RoutedTopic:
         folder.mkdir()
