@@ -193,6 +193,10 @@ class ActiveTables:
             return False
         return sum(needed.distance_from(batch.end).values()) > batch.planned_records
 
+    def _is_created(self, name: str) -> bool:
+        """Return whether a table is open and exists."""
+        return name in self._open and self._open[name].is_created
+
     def _behind(self, state: RoutedPositions) -> list[str]:
         return [name for name, one in self._reached.items() if not state.complete <= one]
 
@@ -223,7 +227,7 @@ class ActiveTables:
     ) -> list[_Part]:
         """Return the unread records of each table that is not set aside, the largest part first."""
         active = {name: some for name, some in records.items() if name not in self._aside}
-        unopened = [name for name in active if name not in self._open]
+        unopened = [name for name in active if not self._is_created(name)]
         open_first = partial(self._open_first, state=state, records=active)
         self._aside.call_for_each(open_first, unopened, self._runner)
         for name, position in self._reached.items():

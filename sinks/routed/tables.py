@@ -40,6 +40,11 @@ FindStart: TypeAlias = Callable[[KafkaCheckpoint, str], TableStart]
 class RoutedTable(Protocol):
     """One open table. Only one thread at a time uses it."""
 
+    @property
+    def is_created(self) -> bool:
+        """Whether the table exists. Otherwise records become dead letters, as none is usable."""
+        ...
+
     def recover(self) -> Progress | None:
         """Roll back the instants of dead writers, and return how far the table has read."""
         ...
@@ -60,8 +65,9 @@ class RoutedTables(Protocol):
         """Open a table, and create it if it does not exist.
 
         Returns:
-            None if the columns of a new table must be inferred, and all records are tombstones.
-            They have nothing to delete.
+            If the columns of a new table must be inferred, and no record is usable, a table that is
+            not created (``RoutedTable.is_created``); call this again with its next records. None if
+            all records are tombstones, because they have nothing to delete.
 
         Args:
             name: the name of the table.

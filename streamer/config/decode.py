@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
@@ -208,6 +208,17 @@ class DecodeConfig(Section, ABC):
             ConfigError: a secret cannot be found.
             InvalidConfig: a column is not supported.
         """
+
+    def for_some_columns(self) -> Self:
+        """Return the settings to decode some columns only, and to ignore all other fields."""
+        return self.model_copy(
+            update={
+                "unknown_fields": "ignore",
+                "wider_values": "reject",
+                "rescue_column": None,
+                "aliases": {},
+            }
+        )
 
     def newest_columns(self, topic: str) -> pa.Schema | None:
         """Return the columns for a new table that the newest schema of the values has.

@@ -74,6 +74,11 @@ class OpenedTable:
         self._refused = ""
         self._is_announced = False
 
+    @property
+    def is_created(self) -> bool:
+        """See ``RoutedTable``."""
+        return True
+
     def recover(self) -> Progress | None:
         """See ``RoutedTable``. The due services run, too."""
         began = time.monotonic()

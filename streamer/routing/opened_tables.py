@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.progress import Progress
-from sinks.routed.letters import LetterSink
+from lakemark.errors import InvalidConfig
 from streamer import pipeline
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
@@ -22,10 +20,11 @@ from streamer.record_conversion import NoRecordsYet
 from streamer.routing.first_records import RecordsOfTable
 from streamer.routing.opened_table import OpenedTable, RunnerOfTable
 from streamer.routing.template import RouteTemplate
+from streamer.routing.uncreated_table import UncreatedTable
+from streamer.routing.unusable_records import divide_first_records
 from streamer.services import TableServices
 from streamer.sources.kafka_offsets import describe_facts
 from streamer.table_setup import coordination_of, find_table
-from transforms.rejects import Rejects
 
 
 @dataclass
@@ -45,6 +44,7 @@ class OpenedTables:
     waiting_at: Callable[[], float]
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
     _tables: dict[str, OpenedTable] = field(default_factory=dict)
+    _uncreated: dict[str, UncreatedTable] = field(default_factory=dict)
     _monitors: dict[str, RunMonitor] = field(default_factory=dict)
     _configs: dict[str, PipelineConfig] = field(default_factory=dict)
     _adding: threading.Lock = field(default_factory=threading.Lock)
@@ -57,22 +57,28 @@ class OpenedTables:
     def find(self, name: str) -> OpenedTable | None:
         """See ``RoutedTables``."""
         config = self._config(name)
-        found = find_table(
-            config.table.location(),
-            config.table.timeline_timezone,
-            coordination_of(config.concurrency),
-            config.base_files.parquet_settings(),
-        )
-        if found is None or found.schema is None:
+        if not _has_columns(config):
             return None
         return self._open(name, config, pa.table({"value": pa.array([], pa.binary())}))
 
-    def create(self, name: str, records: pa.Table) -> OpenedTable | None:
+    def create(self, name: str, records: pa.Table) -> OpenedTable | UncreatedTable | None:
         """See ``RoutedTables``."""
+        config = self._config(name)
         try:
-            return self._open(name, self._config(name), records)
+            return self._open(name, config, records)
         except NoRecordsYet:
             return None
+        except InvalidConfig:
+            if config.decode.declared() is not None or _has_columns(config):
+                raise
+            found = divide_first_records(config, records)
+            if not len(found.rejects):
+                raise
+        if found.usable.num_rows:  # the columns were inferred from the first records only
+            return self._open(name, config, found.usable)
+        if name not in self._uncreated:
+            self._uncreated[name] = UncreatedTable(config, self._monitor(name).listener)
+        return self._uncreated[name]
 
     def set_aside(self, name: str, error: Exception, attempt: int, pause_s: float | None) -> None:
         """See ``RoutedTables``."""
@@ -150,53 +156,17 @@ class OpenedTables:
             return self._monitors[name]
 
 
+def _has_columns(config: PipelineConfig) -> bool:
+    """Return whether the table of a pipeline exists and has columns."""
+    found = find_table(
+        config.table.location(),
+        config.table.timeline_timezone,
+        coordination_of(config.concurrency),
+        config.base_files.parquet_settings(),
+    )
+    return found is not None and found.schema is not None
+
+
 def attempts_of(run: RunConfig) -> int:
     """Return how often a table is tried that fails for a transient reason; 0 for no limit."""
     return run.retry.max_attempts if run.mode == "once" else 0
-
-
-class StreamLetters:
-    """The dead letters of records that belong to no table. Implements ``UnroutedLetters``.
-
-    Args:
-        config: a pipeline with this dead-letter table.
-        listener: receives the events of its services.
-    """
-
-    def __init__(self, config: PipelineConfig, listener: Listener) -> None:
-        self._config, self._listener = config, listener
-        self._sink: LetterSink | None = None
-        self._services: TableServices | None = None
-
-    @property
-    def url(self) -> str:
-        """See ``UnroutedLetters``."""
-        return self._config.dead_letters.path if self._config.dead_letters.enabled else ""
-
-    def recover(self) -> Progress | None:
-        """See ``UnroutedLetters``."""
-        if not self.url:
-            return None
-        sink = self._sink or self._open(creates=False)
-        return None if sink is None else sink.recover()[1]
-
-    def write(
-        self, rejects: Rejects, start: KafkaCheckpoint, end: KafkaCheckpoint, topic_id: str
-    ) -> pa.Table:
-        """See ``UnroutedLetters``."""
-        if self._sink is None:
-            self._sink = self._open(creates=True)
-            assert self._sink is not None
-            self._sink.recover()
-        changes = self._sink.write(rejects, start, end, topic_id)
-        if self._services is not None:
-            self._services.run()
-        return changes
-
-    def _open(self, *, creates: bool) -> LetterSink | None:
-        writer = pipeline.open_letters(self._config, creates=creates)
-        if writer is None:
-            return None
-        self._services = pipeline.letter_services(self._config, writer, self._listener)
-        self._sink = LetterSink(writer, self._config.source.checkpoint_id)
-        return self._sink

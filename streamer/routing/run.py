@@ -36,7 +36,8 @@ from streamer.metrics.server import RunMonitor, RunMonitors, monitor_runs
 from streamer.pipeline import open_session
 from streamer.requested_services import RequestedServices
 from streamer.routing.opened_table import RoutedServices
-from streamer.routing.opened_tables import OpenedTables, StreamLetters, attempts_of
+from streamer.routing.opened_tables import OpenedTables, attempts_of
+from streamer.routing.stream_letters import StreamLetters
 from streamer.routing.template import RouteTemplate
 from streamer.sources.kafka import KafkaSource
 from streamer.stream_failure import is_transient, min_pause_s

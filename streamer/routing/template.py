@@ -152,13 +152,7 @@ class RouteTemplate:
         type_: pa.DataType = pa.string()
         for name in reversed(names[1:]):
             type_ = pa.struct([(name, type_)])
-        only_route: dict[str, object] = {
-            "unknown_fields": "ignore",
-            "wider_values": "reject",
-            "rescue_column": None,
-            "aliases": {},
-        }
-        decoder = decode.model_copy(update=only_route).decoder(pa.schema([(names[0], type_)]))
+        decoder = decode.for_some_columns().decoder(pa.schema([(names[0], type_)]))
         return FieldRoute(self.route.field, decoder, ignores_tombstones=ignores)
 
     def refuse(self, value: str) -> RejectReason | None:

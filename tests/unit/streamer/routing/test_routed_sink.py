@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -276,6 +277,64 @@ def test_each_table_infers_columns_from_its_first_records_and_adds_its_own(
     assert columns_of(topic, "a") == {"id", "type", "x", "z"}
     assert columns_of(topic, "b") == {"id", "type", "y"}
     assert topic.rows("b", "y") == ["text"]
+
+
+def test_too_many_unusable_first_records_set_their_table_aside(tmp_path: Path) -> None:
+    topic = RoutedTopic(tmp_path, route={"header": "table"})
+    topic.settings = {"decode": {"schema": "infer"}, "dead_letters": {"max_share": 0.5}}
+    topic.send(*([b"{"] * 10), header="orders")
+    topic.send({"id": "1"}, header="others")
+    sink = topic.run()
+    assert [*sink.set_aside] == ["orders"]
+    assert "10 of 10 records were rejected" in str(sink.set_aside["orders"])
+    assert topic.rows("others") == numbers(1)
+
+
+def test_first_records_that_show_no_columns_become_dead_letters_of_their_table(
+    tmp_path: Path,
+) -> None:
+    topic = RoutedTopic(tmp_path, num_partitions=1, route={"header": "table"})
+    topic.settings = {"decode": {"schema": "infer"}}
+    topic.send(b"{", {"id": None, "n": 1}, None, {"n": 2}, header="orders")
+    sink = topic.run()
+    assert not sink.set_aside
+    assert topic.rows("orders_dead_letters", "code") == [
+        "invalid_message",
+        "missing_key",
+        "missing_key",
+    ]
+    topic.send({"id": "3", "n": 3}, b"[", header="orders")
+    topic.run(sink)
+    assert topic.rows("orders") == numbers(3)
+    assert topic.rows("orders_dead_letters", "offset") == [0, 1, 3, 5]
+    (outcome,) = topic.tables.outcomes
+    assert (outcome.rejects, outcome.rows) == (4, 1)
+
+
+def test_columns_are_inferred_from_the_first_usable_records_of_a_batch(tmp_path: Path) -> None:
+    topic = RoutedTopic(tmp_path, num_partitions=1, route={"header": "table"})
+    topic.settings = {"decode": {"schema": "infer"}}
+    topic.send(*([b"{"] * 1_001), order(1), header="orders")
+    assert not topic.run().set_aside
+    assert topic.rows("orders") == numbers(1)
+    assert len(topic.rows("orders_dead_letters", "offset")) == 1_001
+
+
+def test_unusable_first_records_are_written_once_wherever_a_run_dies(tmp_path: Path) -> None:
+    for dies_at in range(100):
+        topic = RoutedTopic(tmp_path / str(dies_at), num_partitions=1, route={"header": "table"})
+        topic.settings = {"decode": {"schema": "infer"}}
+        topic.send(b"{", {"n": 2}, header="orders")
+        process = Process(dies_at)
+        with watched(process), suppress(Killed):
+            topic.run()
+        topic.send({"id": "3"}, header="orders")
+        topic.run()
+        assert topic.rows("orders") == numbers(3)
+        assert topic.rows("orders_dead_letters", "offset") == [0, 1]
+        if process.dies_at is not None:
+            break
+    assert dies_at, "the first run was never interrupted"
 
 
 def test_failing_table_is_set_aside_and_the_others_go_on(topic: RoutedTopic) -> None:
