@@ -130,12 +130,17 @@ class RunHistory:
         self._totals = Counter[str]()
         self._planned: dict[str, object] | None = None
         self._compaction: dict[str, object] | None = None
-        self._has_failed = False
+        self._has_failed, self._failure = False, ""
 
     @property
     def has_failed(self) -> bool:
         """Whether the run has failed, and was not started again."""
         return self._has_failed
+
+    @property
+    def failure(self) -> str:
+        """The message of the last failure, in one line and without secrets; "" if none failed."""
+        return self._failure
 
     def __call__(self, event: Event, /) -> None:
         """Remember an event."""
@@ -174,8 +179,10 @@ class RunHistory:
                 self._compaction = None
             case Retrying():
                 self._has_failed, self._planned = False, None
+                self._failure = self._one_line(event.error)
             case RunFailed():
                 self._has_failed, self._planned, self._compaction = True, None, None
+                self._failure = self._one_line(event.error)
             case SnapshotRead() | RunStopped():
                 self._planned = self._compaction = None
             case _:
@@ -209,6 +216,9 @@ class RunHistory:
 
     def _text(self, event: Event) -> str:
         return self._shortened(describe(event))
+
+    def _one_line(self, text: str) -> str:
+        return "; ".join(self._shortened(text).splitlines())
 
     def _shortened(self, text: str) -> str:
         shown = self._redacted(text)

@@ -106,7 +106,7 @@ class PipelineStatus:
             "source": self._source,
             "table": "" if self._config is None else self._config.table.path,
             "state": self._state(verdict),
-            "reason": verdict.reason,
+            "reason": self._reason(verdict),
             "is_ready": verdict.is_ready,
             "actions": [one.value for one in self.possible_actions()],
             "runnable_services": [one.value for one in self.possible_services()],
@@ -123,6 +123,16 @@ class PipelineStatus:
         if self._control.paused.is_set():
             return "pausing"
         return "running" if verdict.is_ready else "starting"
+
+    def _reason(self, verdict: Verdict) -> str:
+        """Return the reason of a verdict; after a failure with its message.
+
+        The answers of ``/health`` do not have the message, because it may quote a record.
+        """
+        is_failing = verdict.condition is Condition.FAILING
+        has_failed = verdict.condition is Condition.ENDED and self._history.has_failed
+        failure = self._history.failure if is_failing or has_failed else ""
+        return f"{verdict.reason}: {failure}" if failure else verdict.reason
 
     def _total_lag(self) -> tuple[int | None, float | None]:
         return total_lag((one.records, one.seconds) for one in self._metrics.lag)
