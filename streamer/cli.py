@@ -111,7 +111,8 @@ def parser() -> argparse.ArgumentParser:
     letters = commands.add_parser("dead-letters", help=text)
     add_dead_letters(letters, debug, _add_pipeline, _add_overrides)
     _add_checkpoint(add("checkpoint", "show or change the Kafka offsets that a table has reached"))
-    _add_broker(add("broker", "start or stop a Kafka broker for trials"))
+    text = "start or stop a Kafka broker for trials, or create a topic in it"
+    _add_broker(commands.add_parser("broker", help=text), debug)
     _add_completion(add("completion", "print the script that completes commands in a shell"))
     return root
 
@@ -411,17 +412,28 @@ def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
     checkpoint.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
-def _add_broker(broker: argparse.ArgumentParser) -> None:
+def _add_broker(broker: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
     broker.description = (
         "Runs a Kafka broker with one node on this machine, in the background. It does not create "
         "topics automatically."
     )
-    text = "start or stop the broker, or show whether it runs (exit code 1 if it does not)"
-    broker.add_argument("action", choices=("start", "stop", "status"), help=text)
-    _add_home(broker)
-    broker.add_argument(
-        "--port", type=_port, default=0, help="port for clients (default: a free one)"
-    )
+    commands = broker.add_subparsers(dest="action", metavar="SUBCOMMAND", required=True)
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, parents=[debug], help=text)
+        command.description = f"{text[0].upper()}{text[1:]}."
+        _add_home(command)
+        return command
+
+    start = add("start", "start the broker, unless it runs")
+    text = "port for clients (default: a free one)"
+    start.add_argument("--port", type=_port, default=0, help=text)
+    add("stop", "stop the broker; it keeps its topics")
+    add("status", "show whether the broker runs (exit code 1 if it does not)")
+    create = add("create-topic", "create a topic in the running broker, unless it exists")
+    create.add_argument("topic", metavar="TOPIC", help="the name of the topic")
+    text = "number of partitions of the topic (default: 1)"
+    create.add_argument("--partitions", type=positive, default=1, metavar="N", help=text)
 
 
 def _add_completion(completion: argparse.ArgumentParser) -> None:

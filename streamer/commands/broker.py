@@ -1,4 +1,4 @@
-"""``lakemark broker``: starts and stops a Kafka broker that runs in the background."""
+"""``lakemark broker``: starts and stops a Kafka broker in the background, and creates topics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ import sys
 from pathlib import Path
 
 from streamer.broker import BrokerInfo, start_detached, status, stop_detached
+from streamer.demo import create_topic
+from streamer.wording import counted
 
 #: The broker's folder, inside the demo's home folder.
 FOLDER = "broker"
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Start or stop the broker, or show whether it runs (exit code 1 if it does not)."""
+    """Start or stop the broker, show whether it runs (exit code 1 if not), or create a topic.
+
+    Raises:
+        HudiError: the broker does not start or stop, or refuses the topic.
+    """
     home: Path = arguments.home / FOLDER
     if arguments.action == "start":
         print(_describe(start_detached(home, arguments.port)))
@@ -22,8 +28,17 @@ def execute(arguments: argparse.Namespace) -> int:
     if found is None:
         print(f"no broker runs in {home}", file=sys.stderr)
         return 0 if arguments.action == "stop" else 1
+    if arguments.action == "create-topic":
+        print(_create_topic(found.bootstrap, arguments.topic, arguments.partitions))
+        return 0
     print(f"stopped {found.bootstrap}" if arguments.action == "stop" else _describe(found))
     return 0
+
+
+def _create_topic(bootstrap: str, topic: str, partitions: int) -> str:
+    if create_topic(bootstrap, topic, partitions):
+        return f"created topic {topic} with {counted(partitions, 'partition')} at {bootstrap}"
+    return f"topic {topic} exists already at {bootstrap}"
 
 
 def _describe(broker: BrokerInfo) -> str:

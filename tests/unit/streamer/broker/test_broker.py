@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from lakemark.errors import InvalidConfig
 from streamer.broker import BrokerFailed, EmbeddedBroker, start_detached, status, stop_detached
 from streamer.broker.data_folder import HOST, Ports, free_ports, prepare
 from streamer.broker.process import ProcessIdentity
-from streamer.cli import MISUSED, main
+from streamer.cli import FAILED, MISUSED, OK, main
 from tests.fixtures.kafka import Kafka
 from tests.waiting import until
 
@@ -96,6 +97,28 @@ def test_a_detached_broker_is_one_until_it_is_stopped(tmp_path: Path) -> None:
     assert status(tmp_path) is None
     assert not listens(started.bootstrap)
     assert ProcessIdentity.of(started.pid) is None
+
+
+@pytest.mark.kafka
+def test_a_topic_is_created_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = ["--home", str(tmp_path)]
+    create = ["broker", "create-topic", "readings", "--partitions", "2", *home]
+    assert main(create) == FAILED
+    assert "no broker runs in" in capsys.readouterr().err
+    assert main(["broker", "start", *home]) == OK
+    try:
+        for text in ("created topic readings with 2 partitions at", "topic readings exists"):
+            capsys.readouterr()
+            assert main(create) == OK
+            assert text in capsys.readouterr().out
+        running = status(tmp_path / "broker")
+        assert running is not None
+        topics = AdminClient({"bootstrap.servers": running.bootstrap}).list_topics(timeout=30)
+        assert len(topics.topics["readings"].partitions) == 2
+        assert main(["broker", "create-topic", "a b", *home]) == FAILED
+        assert "'a b'" in capsys.readouterr().err
+    finally:
+        assert main(["broker", "stop", *home]) == OK
 
 
 @pytest.mark.kafka
