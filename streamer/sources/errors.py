@@ -111,7 +111,9 @@ class TopicNotFound(SourceError, Permanent):
 
     def __init__(self, topic: str, bootstrap: str) -> None:
         super().__init__(
-            f"there is no topic {topic} at {bootstrap}; create it, or correct source.topic"
+            f"there is no topic {topic} at {bootstrap}; correct source.topic, or create the topic, "
+            f"for example with: kafka-topics.sh --bootstrap-server {bootstrap} --create --topic "
+            f"{topic} (at a broker that lakemark has started: lakemark broker create-topic {topic})"
         )
         self.topic, self.bootstrap = topic, bootstrap
 
