@@ -43,6 +43,8 @@ def add_dead_letters(
     _add_target(show, add_overrides)
     text = "at most N dead letters (default: 20)"
     show.add_argument("--limit", type=positive, default=20, metavar="N", help=text)
+    text = "do not cut long keys, values and reasons (--json never does)"
+    show.add_argument("--full", action="store_true", help=text)
     text = "convert dead letters again, and write the rows of those that now pass"
     replay = add("replay", text, "dead_letters_replay")
     add_pipeline(replay)

@@ -314,8 +314,13 @@ def screen_value(value: object) -> object:
         return str(value).lower()
     if value is None or isinstance(value, int | float):
         return value
-    text = _CONTROL.sub(_escaped, _cell_text(value))
+    text = escape_control(_cell_text(value))
     return text if len(text) <= _MAX_CELL_LENGTH else f"{text[: _MAX_CELL_LENGTH - 1]}…"
+
+
+def escape_control(text: str) -> str:
+    """Return a text in which control characters are escaped, as in Python."""
+    return _CONTROL.sub(_escaped, text)
 
 
 def _cell_text(value: object) -> str:

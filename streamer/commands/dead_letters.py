@@ -17,6 +17,7 @@ from lakemark.errors import InvalidConfig
 from lakemark.model.python_values import python_rows
 from lakemark.operations.open_table import OpenTable, open_table
 from sinks.dead_letters import is_dead_letter_table, with_all_columns
+from streamer.commands.letter_text import print_letters
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 from streamer.config.load import load, load_tree
@@ -59,6 +60,9 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     table = _open(arguments)
     rows = [] if table is None else _rows(table, arguments)
+    if rows and arguments.view == "show" and not arguments.json:
+        print_letters(rows, Console(), in_full=arguments.full)
+        return 0
     is_empty = not rows and not arguments.json
     show_rows(rows, Console(), arguments.json, _explain_none(table, arguments) if is_empty else "")
     return 0

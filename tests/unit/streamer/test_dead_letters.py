@@ -148,6 +148,17 @@ def test_letters_are_shown_with_their_raw_records(
     assert len(printed(capsys)) == 2
 
 
+def test_letters_are_printed_with_one_field_per_line(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show = ["dead-letters", "show", pipeline.file, "--where", "code = 'transform_failed'"]
+    assert main(show) == OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "origin     orders:0:4"
+    assert '    "price": "cheap"' in lines
+    assert not any(line.startswith("resolved at") for line in lines)
+
+
 def test_a_record_whose_time_python_lacks_becomes_a_letter(
     pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
