@@ -44,6 +44,7 @@ class PartitionContents:
         path: the path of the partition.
         file_groups: the number of its file groups.
         files: the number of files.
+        log_files: the number of log files among them.
         size_bytes: the total size of these files.
         rows: the number of rows; None if it is not known without reading files, because there are
             logs, or because a commit that wrote a base file is archived.
@@ -52,6 +53,7 @@ class PartitionContents:
     path: str
     file_groups: int
     files: int
+    log_files: int
     size_bytes: int
     rows: int | None
 
@@ -218,6 +220,7 @@ def _contents(path: str, slices: Sequence[FileSlice], rows: Mapping[str, int]) -
         path=path,
         file_groups=len(slices),
         files=len(files),
+        log_files=sum(len(one.logs) for one in slices),
         size_bytes=sum(file.size_bytes for file in files),
         rows=sum(known) if len(known) == len(counts) else None,
     )

@@ -43,6 +43,11 @@ def delete_chosen(
     else:
         deletion = plan_deletion(table, choose)
     rows = [_shown(deletion.instant, one) for one in deletion.partitions]
+    if not arguments.json:
+        rows = [
+            {**row, "rows": _rows_text(one)}
+            for row, one in zip(rows, deletion.partitions, strict=True)
+        ]
     show_work(rows, arguments, "no partition with rows is to be deleted")
 
 
@@ -55,3 +60,10 @@ def _shown(instant: str | None, partition: PartitionContents) -> Facts:
         "bytes": partition.size_bytes,
         "rows": partition.rows,
     }
+
+
+def _rows_text(partition: PartitionContents) -> int | str:
+    """Return the number of rows for people, or why it is not known without reading files."""
+    if partition.rows is not None:
+        return partition.rows
+    return "not known (logs)" if partition.log_files else "not known (commit archived)"

@@ -54,6 +54,29 @@ def test_delete_partitions_prints_its_plan_and_executes_it(
     assert "no partition 'east'" in capsys.readouterr().err
 
 
+def test_unknown_numbers_of_rows_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = lakemark.create(
+        tmp_path / "orders",
+        schema=SCHEMA,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        table_type="merge_on_read",
+        buckets=1,
+    )
+    made.upsert(rows(("a", "north", 1, 1), ("b", "south", 1, 1)))
+    made.upsert(rows(("a", "north", 2, 2)))
+    capsys.readouterr()
+    assert main(["table", "delete-partitions", made.location, "*th"]) == OK
+    north, south = capsys.readouterr().out.splitlines()[1:]
+    assert north.endswith("  not known (logs)")
+    assert south.split()[-1] == "1"
+    assert run("delete-partitions", made.location, "*th") == OK
+    assert printed(capsys) == [("north", 1, 2, None), ("south", 1, 1, 1)]
+
+
 def test_expire_partitions_prints_its_plan_and_executes_it(
     table: lakemark.Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
