@@ -21,7 +21,8 @@ def _check(config: HookConfig, names: HookNames) -> Finding:
 
     Raises:
         InvalidConfig: a setting is wrong, or a library is not installed.
-        HookUnavailable: the receiver does not answer, or refuses.
+        HookUnavailable: the receiver does not answer, or refuses the credentials.
+        NoticeRefused: the receiver refuses the message with which the hook asks.
     """
     hook = open_hook(config.kind, config.resolved(names))
     try:

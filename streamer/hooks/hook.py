@@ -43,7 +43,9 @@ class Hook(Protocol):
             What the receiver answered, for people.
 
         Raises:
-            HookUnavailable: it would not.
+            HookUnavailable: it would not, or does not answer.
+            NoticeRefused: it refuses the message with which this method asks, as it would refuse a
+                notice. Not every hook asks with a message.
         """
         ...
 

@@ -63,7 +63,12 @@ class OpenTelemetryHook:
         return True
 
     def check(self) -> str:
-        """See ``Hook``. A request without spans is sent, which collectors accept."""
+        """See ``Hook``. A request without spans is sent, which collectors accept.
+
+        Raises:
+            HookUnavailable: the collector does not answer, or fails.
+            NoticeRefused: what answers is no collector, because it refuses the request as wrong.
+        """
         self._http.post(encode_spans([]).SerializeToString())
         return "the collector accepts spans"
 
