@@ -10,10 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakemark.errors import DiskFull, HudiError, InvalidConfig, Refused
-from lakemark.sql.engine import quoted_name
 from lakemark.sql.interruptible import InterruptibleCalls, interruptible_calls
 from lakemark.sql.relation import Relation, TableScan
-from lakemark.sql.returned_types import is_returned_as_another, returned_type
+from lakemark.sql.returned_types import OF_QUERIES
 
 #: Rows of a batch of the result.
 _BATCH_ROWS: Final = 32_768
@@ -79,17 +78,9 @@ class SqlQuery:
         """Return the result, with distinct names and with types that Arrow and files have."""
         found = self._connection.sql(self._text)
         names, kinds = found.columns, found.types
-        if len(set(names)) == len(names) and not any(map(is_returned_as_another, kinds)):
+        if len(set(names)) == len(names) and not any(map(OF_QUERIES.returns_as_another, kinds)):
             return found
-        given = [quoted_name(f"c{n}") for n in range(len(names))]
-        values = [
-            f"cast({name} as {returned_type(kind)})" if is_returned_as_another(kind) else name
-            for name, kind in zip(given, kinds, strict=True)
-        ]
-        pairs = zip(values, distinct_names(names), strict=True)
-        listed = ", ".join(f"{value} as {quoted_name(name)}" for value, name in pairs)
-        inner = self._text.rstrip(" ;\n")
-        return self._connection.sql(f"select {listed} from ({inner}) as result({', '.join(given)})")
+        return self._connection.sql(OF_QUERIES.convert(self._text, kinds, distinct_names(names)))
 
     def _read(
         self, rows: pa.RecordBatchReader, calls: InterruptibleCalls, resources: ExitStack

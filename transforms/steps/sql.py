@@ -14,6 +14,7 @@ import pyarrow as pa
 from lakemark.errors import InvalidConfig
 from lakemark.extras import install_command
 from lakemark.sql.engine import connect
+from lakemark.sql.returned_types import AS_TEXT
 from transforms.steps.row_query import RECORDS, ROW, RowQuery
 from transforms.steps.single_rows import compute_in_parts
 from transforms.steps.transform import Transform, Transformed
@@ -33,8 +34,9 @@ _idle: list[Any] = []
 class Sql(Transform):
     """Runs a query that makes at most one row of each record (``transforms.steps.row_query``).
 
-    The columns are those of the result for a table without rows. Records for which the query fails
-    alone are rejected. Records that ``where`` drops are filtered.
+    The columns are those of the result for a table without rows. Values of types that no column
+    has, such as ``bit``, become text. Records for which the query fails alone are rejected. Records
+    that ``where`` drops are filtered.
 
     Attributes:
         query: ``select … from records``.
@@ -106,7 +108,10 @@ def _run(connection: Any, query: str, rows: pa.Table, *, is_numbered: bool = Fal
         rows = rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))
     connection.register(RECORDS, rows)
     try:
-        found = connection.sql(query).to_arrow_table()
+        relation = connection.sql(query)
+        if any(map(AS_TEXT.returns_as_another, relation.types)):
+            relation = connection.sql(AS_TEXT.convert(query, relation.types, relation.columns))
+        found = relation.to_arrow_table()
     finally:
         connection.unregister(RECORDS)
     # A star also selects the position of the row.

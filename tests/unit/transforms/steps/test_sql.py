@@ -175,3 +175,24 @@ def test_a_wrong_pattern_in_a_value_rejects_its_record() -> None:
     done = step.apply(rows)
     assert done.rows["id"].to_pylist() == ["!", "?"]
     assert "Invalid escape string" in done.rejected[1]
+
+
+def test_values_of_types_that_no_column_has_become_text() -> None:
+    query = (
+        "select *, id, cast(case n when 3 then 'x' else '0101' end as bit) as flags, "
+        "[cast('1' as bit)] as list, {'a': cast('10' as bit)} as struct, "
+        "cast('340282366920938463463374607431768211455' as uhugeint) as large, "
+        "cast(n as hugeint) as number from records where n < 4"
+    )
+    step = Sql(query)
+    schema = step.output_schema(SCHEMA)
+    assert schema.field("flags").type == pa.string()
+    assert schema.field("number").type == pa.decimal128(38, 0)
+    found = step.apply(ROWS)
+    assert found.rows.schema == schema
+    assert list(found.rejected) == [3]
+    assert found.rows["flags"].to_pylist() == ["0101"] * 3
+    assert found.rows["list"].to_pylist() == [["1"]] * 3
+    assert found.rows["struct"].to_pylist() == [{"a": "10"}] * 3
+    assert found.rows["large"].to_pylist() == [str(2**128 - 1)] * 3
+    assert found.rows["number"].to_pylist() == [0, 1, 2]
