@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,9 @@ from lakemark.errors import InvalidConfig
 from transforms.decode.decode_result import Indices
 from transforms.steps.columns import require_columns, require_new
 from transforms.steps.transform import Transform, Transformed, no_rows
+
+#: The largest size of the rows of one record, in bytes. A column of text has at most 2 GiB.
+_MAX_ROWS_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Explode(Transform):
         """See ``Transform``."""
         lists = _one_chunk(rows.column(self.column))
         counts = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+        if rejected := self._find_too_large(rows, counts):
+            return self._without(rows, rejected)
         is_empty = counts == 0
         sizes = np.where(is_empty, 1, counts) if self.keeps_empty else counts
         origins = np.repeat(np.arange(rows.num_rows), sizes)
@@ -61,6 +67,36 @@ class Explode(Transform):
             exploded = exploded.append_column(self._position_field, column)
         filtered = no_rows() if self.keeps_empty else np.flatnonzero(is_empty)
         return Transformed(rows=exploded, origins=origins, filtered=filtered)
+
+    def _find_too_large(self, rows: pa.Table, counts: npt.NDArray[np.int64]) -> dict[int, str]:
+        """Return a reason for each row whose copies of the other columns would be too large."""
+        others = rows.drop_columns([self.column])
+        longest = int(counts.max(initial=0))
+        if others.nbytes * longest <= _MAX_ROWS_BYTES:
+            return {}
+        sizes = {
+            int(row): others.slice(int(row), 1).nbytes * int(counts[row])
+            for row in np.flatnonzero(counts > 1)
+        }
+        return {
+            row: f"column {self.column!r} has {counts[row]:,} elements, and their rows would take "
+            f"{size / 1e9:.1f} GB, because each has a copy of the other columns; drop long columns "
+            "before this step"
+            for row, size in sizes.items()
+            if size > _MAX_ROWS_BYTES
+        }
+
+    def _without(self, rows: pa.Table, rejected: Mapping[int, str]) -> Transformed:
+        """Return the result of the rows that are not rejected."""
+        kept = np.setdiff1d(np.arange(rows.num_rows), [*rejected])
+        found = self.apply(rows.take(pa.array(kept)))
+        assert found.origins is not None
+        return Transformed(
+            rows=found.rows,
+            origins=kept[found.origins],
+            rejected=rejected,
+            filtered=kept[found.filtered],
+        )
 
     def key_sources(self, column: str, schema: pa.Schema) -> tuple[str, ...] | None:
         """See ``Transform``. A tombstone does not name the elements."""
