@@ -8,7 +8,7 @@ the Avro schema in the footer. Apache Hudi 1.2.0 has read and compacted such fil
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -33,6 +33,10 @@ _MAX_DICTIONARY_BYTES = 128 << 10
 #: Columns without a dictionary. Their values are nearly all distinct, so that a writer would begin
 #: a dictionary only to give it up.
 _DISTINCT_COLUMNS = (COMMIT_SEQNO, RECORD_KEY)
+
+#: The largest number of bytes that a row of a column with a dictionary has before compression. A
+#: text without a dictionary takes at least four bytes.
+_MAX_NUMBER_BYTES = 3
 
 #: Arrow's names of the codecs, if they differ. In a Parquet file, Arrow's ``lz4`` is LZ4_RAW.
 _ARROW_CODECS = {Compression.LZ4_RAW: "lz4", Compression.UNCOMPRESSED: "none"}
@@ -82,7 +86,12 @@ def parquet_writer(
     )
 
 
-def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> pq.ParquetFile:
+def open_parquet(
+    source: BinaryIO | pa.NativeFile,
+    pre_buffer: bool = False,
+    footer: pq.FileMetaData | None = None,
+    encoded: Collection[str] = (),
+) -> pq.ParquetFile:
     """Open a Parquet file so that the checksums of pages are verified if the writer stored any.
 
     Apache Hudi and lakemark store checksums. Without this check, a flipped bit in a page would be
@@ -91,12 +100,32 @@ def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> 
     Args:
         source: the file.
         pre_buffer: whether to read all requested columns ahead, in few large reads.
+        footer: the footer of the file, if it was already read.
+        encoded: the columns of texts that are read as dictionary-encoded columns.
 
     Raises:
         pyarrow.ArrowException, OSError: the file is not a Parquet file. A damaged page raises the
             same exceptions later, when it is read.
     """
-    return pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
+    return pq.ParquetFile(
+        source,
+        metadata=footer,
+        read_dictionary=list(encoded),
+        pre_buffer=pre_buffer,
+        page_checksum_verification=True,
+    )
+
+
+def repetitive_texts(file: pq.ParquetFile) -> list[str]:
+    """Return the columns of texts that are stored with a dictionary, except for few rows."""
+    sizes, rows = column_sizes(file.metadata), file.metadata.num_rows
+    return [
+        field.name
+        for field in file.schema_arrow
+        if pa.types.is_string(field.type)
+        # A file without rows has no sizes.
+        and sizes.get(field.name, NO_SIZE).uncompressed_bytes < _MAX_NUMBER_BYTES * rows
+    ]
 
 
 class ValueCounts:

@@ -15,10 +15,16 @@ from lakemark.codec.hfile.file_info import SCHEMA
 from lakemark.codec.hfile.reader import HFileReader
 from lakemark.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
 from lakemark.log.hfile_rows import read_hfile_rows
-from lakemark.log.parquet_format import ValueCounts, check_value_counts, open_parquet
+from lakemark.log.parquet_format import (
+    ValueCounts,
+    check_value_counts,
+    open_parquet,
+    repetitive_texts,
+)
 from lakemark.model.file_slice import BaseFile
 from lakemark.read.projection import conform, project_schema
 from lakemark.read.row_filter import filter_rows, referenced_columns, select_row_groups
+from lakemark.schema.dictionaries import with_encoded
 from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound, Storage
 
@@ -32,6 +38,8 @@ def read_base_file(
     schema: pa.Schema,
     condition: pc.Expression | None = None,
     batch_rows: int = BATCH_ROWS,
+    *,
+    keeps_dictionaries: bool = False,
 ) -> Iterator[pa.Table]:
     """Yield the rows of a base file in stored order, converted to ``schema``.
 
@@ -44,6 +52,8 @@ def read_base_file(
         condition: a condition on the rows; row groups of Parquet without a matching row are
             skipped. To find them, the columns of the condition are read first.
         batch_rows: number of rows of a Parquet file that are decoded at a time.
+        keeps_dictionaries: whether columns of texts that are stored with a dictionary are
+            dictionary-encoded in the result.
 
     Raises:
         SnapshotChanged: the file no longer exists.
@@ -58,6 +68,11 @@ def read_base_file(
         raise Unsupported(message)
     with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
         file = open_parquet(stream)
+        if keeps_dictionaries:
+            texts = [field.name for field in schema if pa.types.is_string(field.type)]
+            encoded = [name for name in repetitive_texts(file) if name in texts]
+            file = open_parquet(stream, footer=file.metadata, encoded=encoded)
+            schema = with_encoded(schema, encoded)
         stored = set(file.schema_arrow.names)
         present = [name for name in schema.names if name in stored]
         # Read at least one column, because a batch without columns has no number of rows.

@@ -92,9 +92,12 @@ class _Cancellable(ClusterRewriter):
 
     is_cancelled: Callable[[], bool] = field(default=lambda: False)
 
-    def _live_rows(self, task: ClusterTask, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def _live_rows(
+        self, task: ClusterTask, columns: Sequence[str], *, keeps_dictionaries: bool = False
+    ) -> Iterator[pa.Table]:
         has_times = self.context.virtual_keys is None and COMMIT_TIME in columns
-        for rows in until_cancelled(super()._live_rows(task, columns), self.is_cancelled):
+        found = super()._live_rows(task, columns, keeps_dictionaries=keeps_dictionaries)
+        for rows in until_cancelled(found, self.is_cancelled):
             if has_times:
                 check_commit_times(rows, task.slices[0].group, _REMEDY)
             yield rows

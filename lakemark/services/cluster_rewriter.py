@@ -19,6 +19,7 @@ from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import FILE_NAME
 from lakemark.model.row_order import RowOrder
+from lakemark.schema.dictionaries import decode
 from lakemark.services.planned_files import live_rows
 from lakemark.write.new_file_groups import divide_among_file_groups
 from lakemark.write.partitioner import Bucket
@@ -84,7 +85,7 @@ class ClusterRewriter:
         """
         rows = self._rows(task)
         if not self.order.columns and task.files == 1:
-            return self._write(task, rows, None)
+            return self._write(task, map(decode, rows), None)
         sort = SortMode.GLOBAL if self.order.columns else SortMode.NONE
         keys = self._keys(task)
         run_bytes = max(1, (self.memory_bytes or _memory_share_bytes()) // _RUNS_IN_MEMORY)
@@ -95,7 +96,7 @@ class ClusterRewriter:
             runs.finish()
             ordered = runs.read(Bucket(path, 0))
             limit = max(1, -(-runs.num_rows // task.files))
-            return self._write(task, (part.drop(keys.names) for part in ordered), limit)
+            return self._write(task, (decode(part.drop(keys.names)) for part in ordered), limit)
 
     def _keys(self, task: ClusterTask) -> RowKeys:
         wanted = list(self.order.columns)
@@ -104,11 +105,19 @@ class ClusterRewriter:
     def _rows(self, task: ClusterTask) -> Iterator[pa.Table]:
         # Every row gets the new file's name, so the old names are not read.
         kept = [name for name in self.context.schema.names if name != FILE_NAME]
-        for part in self._live_rows(task, kept):
+        for part in self._live_rows(task, kept, keeps_dictionaries=True):
             yield part.select(kept)
 
-    def _live_rows(self, task: ClusterTask, columns: Sequence[str]) -> Iterator[pa.Table]:
-        return live_rows(self.context, task.slices, columns, self.log_sizes)
+    def _live_rows(
+        self, task: ClusterTask, columns: Sequence[str], *, keeps_dictionaries: bool = False
+    ) -> Iterator[pa.Table]:
+        return live_rows(
+            self.context,
+            task.slices,
+            columns,
+            self.log_sizes,
+            keeps_dictionaries=keeps_dictionaries,
+        )
 
     def _write(
         self, task: ClusterTask, rows: Iterable[pa.Table], rows_of_file: int | None

@@ -10,6 +10,8 @@ from lakemark.errors import CorruptData
 from lakemark.model.action import Action
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
+from lakemark.read.base_file import read_base_file
+from lakemark.read.projection import project_schema
 from lakemark.storage import Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
@@ -80,6 +82,8 @@ def live_rows(
     slices: Iterable[FileSlice],
     columns: Sequence[str],
     log_sizes: Mapping[str, int],
+    *,
+    keeps_dictionaries: bool = False,
 ) -> Iterator[pa.Table]:
     """Yield the live rows of the slices of a plan, one slice after the other.
 
@@ -88,6 +92,8 @@ def live_rows(
         slices: the slices, with only the files that the plan names.
         columns: the columns of the rows; the rows may have more.
         log_sizes: see ``recorded_log_sizes``.
+        keeps_dictionaries: whether columns of texts may be dictionary-encoded, which differs from
+            slice to slice.
 
     Raises:
         CorruptData: a file is damaged, or missing.
@@ -101,7 +107,13 @@ def live_rows(
             context.storage,
             log_sizes,
         )
-        yield from context.reader.merge(current, columns)
+        if keeps_dictionaries and current.base and not current.logs and not context.virtual_keys:
+            schema = project_schema(context.schema, columns)
+            yield from read_base_file(
+                context.storage, current.base, schema, keeps_dictionaries=True
+            )
+        else:
+            yield from context.reader.merge(current, columns)
 
 
 def _file(group: FileGroupId, name: str, storage: Storage) -> DataFile:

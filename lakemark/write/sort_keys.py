@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.model.row_order import Curve, RowOrder
+from lakemark.schema.dictionaries import is_encoded
 from lakemark.write.space_filling_curves import (
     Coordinates,
     bits_per_dimension,
@@ -46,6 +47,8 @@ def sort_key(values: pa.ChunkedArray | pa.Array) -> pa.Array:
     Args:
         values: the values; ``is_sortable`` must be true for their type.
     """
+    if is_encoded(values.type):
+        values = values.cast(values.type.value_type)
     arrow = values.type
     chunk = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if pa.types.is_floating(arrow):

@@ -17,9 +17,9 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
@@ -31,6 +31,7 @@ import pyarrow as pa
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.storage.scratch import scratch_folder, temporary_writes
 from lakemark.write.partitioner import Bucket, SortedRows, sort_by_bucket
+from lakemark.write.shared_dictionaries import SharedDictionaries
 from lakemark.write.stable_sort import Positions, sorted_positions
 
 #: Arrow bytes of a run on disk.
@@ -101,6 +102,7 @@ class SortedRuns:
         self._run_bytes, self._memory_bytes = run_bytes, runs_in_memory * run_bytes
         self._sort, self._partition_path = sort, partition_path
         self._order_by = None if sort is SortMode.NONE else tuple(order_by)
+        self._dictionaries = SharedDictionaries(plain=tuple(order_by))
         self._opened = ExitStack()
         self._folder: Path | None = None
         self._file_numbers = count()
@@ -136,7 +138,7 @@ class SortedRuns:
             return
         while 0 < self._held_bytes and self._held_bytes + changes.nbytes > self._memory_bytes:
             self._store_run()
-        for rows in _slices(changes, _PIECE_BYTES):
+        for rows in _slices(self._dictionaries.encode(changes), _PIECE_BYTES):
             self._unsorted.append((rows, numbers[: rows.num_rows]))
             numbers = numbers[rows.num_rows :]
             self._unsorted_bytes += rows.nbytes
@@ -151,7 +153,7 @@ class SortedRuns:
         """
         self._sort_piece()
         if self._pieces:
-            self._runs.append(_MemoryRun(self._pieces, self._order_by))
+            self._runs.append(self._memory_run(self._pieces))
         return sorted({bucket for run in self._runs for bucket in run.buckets})
 
     def read(self, bucket: Bucket) -> Iterator[pa.Table]:
@@ -160,12 +162,11 @@ class SortedRuns:
         Raises:
             StorageUnavailable: the disk of the temporary folder is full.
         """
-        sources = [run.read(bucket) for run in self._runs if bucket in run.buckets]
+        sources = [self._read(run, bucket) for run in self._runs if bucket in run.buckets]
         if self._sort is SortMode.GLOBAL:
-            yield from self._merge(bucket, sources)
-        else:
-            for source in sources:
-                yield from source
+            sources = [self._merge(bucket, sources)]
+        for rows in chain.from_iterable(sources):
+            yield self._dictionaries.decode(rows)
 
     @property
     def _held_bytes(self) -> int:
@@ -174,7 +175,7 @@ class SortedRuns:
     def _sort_piece(self) -> None:
         if not self._unsorted:
             return
-        changes = pa.concat_tables([changes for changes, _ in self._unsorted])
+        changes = pa.concat_tables([self._dictionaries.update(rows) for rows, _ in self._unsorted])
         numbers = np.concatenate([numbers for _, numbers in self._unsorted])
         self._unsorted, self._unsorted_bytes = [], 0
         order = None if self._order_by is None else _sorted_positions(changes, self._order_by)
@@ -185,7 +186,7 @@ class SortedRuns:
 
     def _paths_of(self, changes: pa.Table) -> pa.ChunkedArray | pa.Array:
         if self._partition_path is None:
-            return changes.column(PARTITION_PATH)
+            return self._dictionaries.decode(changes.select([PARTITION_PATH])).column(0)
         return pa.repeat(pa.scalar(self._partition_path), changes.num_rows)
 
     def _store_run(self) -> None:
@@ -194,9 +195,16 @@ class SortedRuns:
         while self._pieces and sum(piece.rows.nbytes for piece in pieces) < self._run_bytes:
             pieces.append(self._pieces.popleft())
             self._piece_bytes -= pieces[-1].rows.nbytes
-        run = _MemoryRun(pieces, self._order_by)
+        run = self._memory_run(pieces)
         parts = ((bucket, part) for bucket in run.buckets for part in run.read(bucket))
-        self._runs.append(_DiskRun.write(self._next_path(), pieces[0].rows.schema, parts))
+        self._runs.append(_DiskRun.write(self._next_path(), run.schema, parts))
+
+    def _memory_run(self, pieces: Iterable[SortedRows]) -> _MemoryRun:
+        current = (replace(one, rows=self._dictionaries.update(one.rows)) for one in pieces)
+        return _MemoryRun(current, self._order_by)
+
+    def _read(self, run: _Run, bucket: Bucket) -> Iterator[pa.Table]:
+        return map(self._dictionaries.update, run.read(bucket))
 
     def _merge(self, bucket: Bucket, sources: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:
         while len(sources) > _MERGED_RUNS:
@@ -205,7 +213,7 @@ class SortedRuns:
             parts = ((bucket, part) for part in _chained(first, merged))
             run = _DiskRun.write(self._next_path(), first.schema, parts)
             # The merged run comes first, because its changes arrived first.
-            sources = [run.read(bucket), *sources[_MERGED_RUNS:]]
+            sources = [self._read(run, bucket), *sources[_MERGED_RUNS:]]
         return self._merged(sources)
 
     def _merged(self, sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
@@ -263,6 +271,10 @@ class _MemoryRun:
         for piece in pieces:
             for bucket, rows in piece.divide():
                 self._parts.setdefault(bucket, []).append(rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return next(iter(self._parts.values()))[0].schema
 
     @property
     def buckets(self) -> Iterable[Bucket]:

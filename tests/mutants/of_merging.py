@@ -417,8 +417,8 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/write/sorted_runs.py",
-        "            sources = [run.read(bucket), *sources[_MERGED_RUNS:]]\n",
-        "            sources = [*sources[_MERGED_RUNS:], run.read(bucket)]\n",
+        "            sources = [self._read(run, bucket), *sources[_MERGED_RUNS:]]\n",
+        "            sources = [*sources[_MERGED_RUNS:], self._read(run, bucket)]\n",
         "of two changes of one key in a large bulk insert, the older one wins",
         ("tests/unit/write/test_sorted_runs.py",),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,6 +24,7 @@ from lakemark.config.table_properties import (
 )
 from lakemark.errors import InvalidConfig, Refused, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner
+from lakemark.log.parquet_format import repetitive_texts
 from lakemark.model.action import Action, State
 from lakemark.model.changes import ChangeKind
 from lakemark.model.clustering_plan import ClusteringPlan
@@ -39,13 +41,17 @@ from lakemark.operations.cluster import (
     schedule_clustering,
 )
 from lakemark.operations.compact import request_compaction
+from lakemark.operations.create_index import create_index
 from lakemark.operations.metadata_table import metadata_differences
-from lakemark.operations.open_table import OpenTable
+from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.operations.partition_deletion import match_partitions
 from lakemark.operations.table_writer import TableWriter
+from lakemark.read import base_file
+from lakemark.services import cluster_rewriter
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.cluster_rewriter import ClusterRewriter, ClusterTask
 from lakemark.services.clustering_plan import ClusteringPolicy
+from lakemark.storage import StorageLocation
 from lakemark.timeline.content import encode_clustering_plan
 from lakemark.transaction.conflicts import ClusteringPlanned
 from lakemark.transaction.rollback import roll_back_named
@@ -264,6 +270,107 @@ def test_rows_are_sorted_on_disk_if_they_exceed_the_memory(curve: Curve) -> None
     assert found[0] == found[1]
     sorts = [values == sorted(values) for files in found[0].values() for values in files]
     assert all(sorts) is (curve is Curve.LINEAR)
+
+
+_TEXTS = pa.schema(
+    [
+        ("status", pa.string()),
+        ("city", pa.string()),
+        ("note", pa.string()),
+        ("nothing", pa.string()),
+        ("data", pa.binary()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+
+
+def orders(first: int, last: int, ts: int = 1) -> pa.Table:
+    """Create rows with texts, some of which lakemark stores with a dictionary."""
+    numbers = range(first, last)
+    listed = rows(*((f"{n:05d}", "north", ts, n % 50) for n in numbers))
+    texts = {
+        "status": [f"status {n % 3} of {n // 2_000}" if n % 4 else None for n in numbers],
+        "city": [f"city {n if n < 2_000 else n % 5}" for n in numbers],
+        "note": ["long " * 500 if n % 2 else "" for n in numbers],
+        "nothing": [None for _ in numbers],
+        "data": [b"x" for _ in numbers],
+        "tags": [["a", f"{n % 2}"] for n in numbers],
+    }
+    for field in _TEXTS:
+        listed = listed.append_column(field, pa.array(texts[field.name], field.type))
+    return listed
+
+
+def table_of_texts() -> lakemark.Table:
+    """Return a table of four slices, one of which has a log."""
+    table = lakemark.create(
+        f"memory://{uuid4().hex}/orders",
+        schema=pa.schema([*SCHEMA, *_TEXTS]),
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        index="lookup",
+    )
+    for first in range(0, 8_000, 2_000):
+        table.bulk_insert(orders(first, first + 2_000))
+    table.upsert(orders(3_000, 3_010, ts=2))
+    return table
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 1 << 30])
+def test_texts_that_are_stored_with_a_dictionary_are_the_same_afterwards(
+    memory_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_rewriter, "_memory_share_bytes", lambda: memory_bytes)
+    table = table_of_texts()
+
+    def stored() -> list[dict[str, Any]]:
+        read: list[dict[str, Any]] = table.snapshot().read_all().drop([FILE_NAME]).to_pylist()
+        return read
+
+    before = stored()
+    table.cluster(["status", "v"])
+    after = stored()
+    assert sorted(after, key=itemgetter("id")) == sorted(before, key=itemgetter("id"))
+    keys = [(row["status"] is not None, row["status"], row["v"]) for row in after]
+    assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize("columns", [("status", "v"), ()], ids=["sorted", "combined"])
+def test_files_are_the_same_as_those_of_texts_without_a_dictionary(
+    columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_table(StorageLocation(table_of_texts().location))
+    create_index(opened, "record_index")
+    create_index(opened, "of_status", "status")
+    opened.refresh()
+    clustering = request_clustering(opened, ClusteringPolicy(order=RowOrder(columns)))
+    assert clustering is not None
+    (task,) = clustering.checked.tasks
+    encoded_slices = []
+
+    def found(file: pq.ParquetFile) -> list[str]:
+        names = repetitive_texts(file)
+        encoded_slices.append({*names} & {*_TEXTS.names})
+        return names if is_encoding else []
+
+    monkeypatch.setattr(base_file, "repetitive_texts", found)
+    written_by = {}
+    for is_encoding in (True, False):
+        stats = clustering.rewriter(task)
+        paths = [str(stat.path) for stat in stats]
+        written_by[is_encoding] = (
+            [
+                (stat, stat.column_ranges, stat.key_changes, stat.secondary_changes)
+                for stat in stats
+            ],
+            [opened.storage.read(path) for path in paths],
+        )
+        opened.storage.delete(paths)
+    clustering.stop_heartbeat()
+    assert encoded_slices[0] == {"status", "note", "nothing"}
+    assert {"city"} in [names - {"status", "note", "nothing"} for names in encoded_slices]
+    assert written_by[True] == written_by[False], "with the same bounds, filters and indexed keys"
 
 
 def test_a_rewriter_can_be_sent_to_a_worker() -> None:

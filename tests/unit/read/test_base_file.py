@@ -19,6 +19,7 @@ from lakemark.model.file_names import BaseFileName
 from lakemark.model.file_slice import BaseFile
 from lakemark.read.base_file import read_base_file
 from lakemark.read.row_filter import filter_rows
+from lakemark.schema.dictionaries import decode, is_encoded
 from lakemark.storage.local_storage import LocalStorage
 from lakemark.storage.storage import StorageLocation
 from tests.depth import examples
@@ -28,6 +29,7 @@ SCHEMA = pa.schema(
 )
 _ROWS = 400
 _GROUP_ROWS = 50
+_NAME = BaseFileName("00000000-0000-0000-0000-000000000000-0", "0-0-0", "20260101000000000")
 
 
 def stored_rows() -> pa.Table:
@@ -58,13 +60,12 @@ class CountedReads(LocalStorage):
 
 @pytest.fixture
 def file(tmp_path: Path) -> tuple[CountedReads, BaseFile]:
-    name = BaseFileName("00000000-0000-0000-0000-000000000000-0", "0-0-0", "20260101000000000")
     pq.write_table(
-        stored_rows(), tmp_path / str(name), row_group_size=_GROUP_ROWS, compression="none"
+        stored_rows(), tmp_path / str(_NAME), row_group_size=_GROUP_ROWS, compression="none"
     )
-    size_bytes = (tmp_path / str(name)).stat().st_size
+    size_bytes = (tmp_path / str(_NAME)).stat().st_size
     storage = CountedReads(StorageLocation(str(tmp_path)), str(tmp_path))
-    return storage, BaseFile("", name, size_bytes)
+    return storage, BaseFile("", _NAME, size_bytes)
 
 
 def read(file: tuple[CountedReads, BaseFile], condition: pc.Expression) -> pa.Table:
@@ -107,3 +108,60 @@ def test_skipping_row_groups_loses_no_matching_row(
     everything = stored_rows().append_column("new", pa.nulls(_ROWS, pa.int32()))
     expected = everything.select(SCHEMA.names).filter(condition)
     assert read(file, condition).to_pylist() == expected.to_pylist()
+
+
+def test_texts_that_are_stored_with_a_dictionary_stay_encoded(tmp_path: Path) -> None:
+    numbers = range(5_000)
+    columns: dict[str, pa.Array] = {
+        "key": pa.array([f"{number:05d}" for number in numbers]),
+        "few": pa.array([f"status {n % 7}" if n % 9 else None for n in numbers]),
+        # Each row group of 2,000 rows has another dictionary.
+        "changing": pa.array([f"day {number // 500}" for number in numbers]),
+        "nulls": pa.nulls(len(numbers), pa.string()),
+        "empty": pa.array([""] * len(numbers)),
+        "long": pa.array(["x" * 2_000 if number % 2 else "ä" for number in numbers]),
+        "long and many": pa.array([f"{number}" * 50 for number in numbers]),
+        "data": pa.array([b"x"] * len(numbers)),
+        "number": pa.array([number % 3 for number in numbers]),
+        "list": pa.array([["a", "b"]] * len(numbers)),
+        "struct": pa.array([{"few": "a"}] * len(numbers)),
+    }
+    storage, base = stored_file(tmp_path, pa.table(columns), row_group_size=2_000)
+    schema = pa.schema([*pa.table(columns).schema, ("new", pa.string())])
+    read = pa.concat_tables(read_base_file(storage, base, schema, keeps_dictionaries=True))
+    encoded = [field.name for field in read.schema if is_encoded(field.type)]
+    assert encoded == ["few", "changing", "nulls", "empty", "long"], (
+        "in a column of many texts, numbers would save nothing"
+    )
+    assert decode(read).schema == schema
+    assert decode(read).select([*columns]).equals(pa.table(columns))
+    (whole,) = read_base_file(storage, base, schema)
+    assert whole.schema == schema, "unless the caller wants dictionaries, texts are plain"
+
+
+def test_a_dictionary_of_another_writer_may_have_very_many_texts(tmp_path: Path) -> None:
+    texts = pa.array([f"{number % 40_000:05d}" for number in range(400_000)])
+    rows = pa.table({"text": texts})
+    storage, base = stored_file(tmp_path, rows, dictionary_pagesize_limit=4 << 20)
+    read = pa.concat_tables(read_base_file(storage, base, rows.schema, keeps_dictionaries=True))
+    assert is_encoded(read.schema.field("text").type)
+    assert decode(read).equals(rows)
+
+
+def test_a_file_without_rows_has_no_dictionaries(tmp_path: Path) -> None:
+    empty = stored_rows().slice(0, 0)
+    sink = pq.ParquetWriter(tmp_path / str(_NAME), empty.schema)
+    sink.close()
+    storage, base = stored_base(tmp_path)
+    assert pq.read_metadata(tmp_path / str(_NAME)).num_row_groups == 0
+    assert list(read_base_file(storage, base, empty.schema, keeps_dictionaries=True)) == []
+
+
+def stored_file(folder: Path, rows: pa.Table, **options: int) -> tuple[LocalStorage, BaseFile]:
+    pq.write_table(rows, folder / str(_NAME), **options)
+    return stored_base(folder)
+
+
+def stored_base(folder: Path) -> tuple[LocalStorage, BaseFile]:
+    storage = LocalStorage(StorageLocation(str(folder)), str(folder))
+    return storage, BaseFile("", _NAME, (folder / str(_NAME)).stat().st_size)

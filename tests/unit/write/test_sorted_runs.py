@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from lakemark.write import sorted_runs
+from lakemark.write import shared_dictionaries, sorted_runs
 from lakemark.write.partitioner import Bucket
 from lakemark.write.sorted_runs import SortedRuns, SortMode, merge_sorted
 from tests.depth import examples
@@ -24,17 +24,27 @@ KEYS = st.text(string.ascii_letters + "äß日😀", min_size=1, max_size=3)
 CHANGES = st.tuples(KEYS, st.sampled_from(["", "a", "b/c"]), st.integers(0, 2))
 
 
-def as_table(changes: list[Change], first: int) -> tuple[pa.Table, npt.NDArray[np.int32]]:
+def as_table(
+    changes: list[Change], first: int, encoded: Sequence[str] = ()
+) -> tuple[pa.Table, npt.NDArray[np.int32]]:
+    """Return changes as a table, some of whose columns are dictionary-encoded."""
     keys, paths, numbers = zip(*changes, strict=True)
     arrival = range(first, first + len(changes))
     columns = {RECORD_KEY: keys, PARTITION_PATH: paths, "arrival": arrival, "bucket": numbers}
-    table = pa.table({name: list(column) for name, column in columns.items()})
-    return table, np.array(numbers, np.int32)
+    texts = [f"text {number % 7}" if number % 5 else None for number in arrival]
+    arrays = {name: pa.array(column) for name, column in columns.items()}
+    arrays["text"] = pa.array(texts, pa.string())
+    for name in encoded:
+        arrays[name] = arrays[name].dictionary_encode()
+    return pa.table(arrays), np.array(numbers, np.int32)
 
 
 def found_in(runs: SortedRuns, bucket: Bucket) -> list[tuple[str, int]]:
-    read = [part.select([RECORD_KEY, "arrival"]).to_pylist() for part in runs.read(bucket)]
-    return [(row[RECORD_KEY], row["arrival"]) for part in read for row in part]
+    rows = [row for part in runs.read(bucket) for row in part.to_pylist()]
+    for row in rows:
+        assert row["text"] == (f"text {row['arrival'] % 7}" if row["arrival"] % 5 else None)
+        assert (row[PARTITION_PATH], row["bucket"]) == (bucket.partition_path, bucket.number)
+    return [(row[RECORD_KEY], row["arrival"]) for row in rows]
 
 
 @pytest.mark.parametrize("sort", SortMode)
@@ -45,6 +55,8 @@ def found_in(runs: SortedRuns, bucket: Bucket) -> list[tuple[str, int]]:
     merged_runs=st.sampled_from([2, 3, 64]),
     batch_bytes=st.sampled_from([1, 60, 1 << 20]),
     piece_bytes=st.sampled_from([1, 200, 1 << 20]),
+    dictionary_bytes=st.sampled_from([0, 60, 1 << 20]),
+    encoded=st.lists(st.sets(st.sampled_from([RECORD_KEY, PARTITION_PATH, "text"])), min_size=9),
 )
 def test_changes_of_a_bucket_are_complete_and_in_order(
     sort: SortMode,
@@ -53,6 +65,8 @@ def test_changes_of_a_bucket_are_complete_and_in_order(
     merged_runs: int,
     batch_bytes: int,
     piece_bytes: int,
+    dictionary_bytes: int,
+    encoded: list[set[str]],
 ) -> None:
     expected: dict[Bucket, list[tuple[str, int]]] = {}
     with pytest.MonkeyPatch.context() as patch, SortedRuns(sort, run_bytes) as runs:
@@ -60,11 +74,12 @@ def test_changes_of_a_bucket_are_complete_and_in_order(
         patch.setattr(sorted_runs, "_BATCH_BYTES", batch_bytes)
         patch.setattr(sorted_runs, "_PIECE_BYTES", piece_bytes)
         patch.setattr(sorted_runs, "_STEP_BYTES", batch_bytes)
+        patch.setattr(shared_dictionaries, "_MAX_BYTES", dictionary_bytes)
         arrived = 0
-        for batch in batches:
-            runs.add(*as_table(batch, arrived))
-            for position, (key, path, number) in enumerate(batch, arrived):
-                expected.setdefault(Bucket(path, number), []).append((key, position))
+        for number, batch in enumerate(batches):
+            runs.add(*as_table(batch, arrived, sorted(encoded[number])))
+            for position, (key, path, of_bucket) in enumerate(batch, arrived):
+                expected.setdefault(Bucket(path, of_bucket), []).append((key, position))
             arrived += len(batch)
         assert runs.finish() == sorted(expected)
         assert runs.num_rows == arrived
