@@ -39,6 +39,9 @@ PRINTED_LOW, PRINTED_HIGH = "", "\x7f"
 
 def bounds_of(values: pa.ChunkedArray) -> pa.Array:
     """Return the smallest and the largest value; both are null if there is no value."""
+    if pa.types.is_dictionary(values.type):
+        # A dictionary may have values that no row has.
+        values = pc.unique(values).cast(values.type.value_type)
     kind = values.type
     extremes = pc.min_max(values)
     low, high = extremes["min"], extremes["max"]

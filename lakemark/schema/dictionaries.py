@@ -19,6 +19,11 @@ def is_encoded(kind: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(kind))
 
 
+def encoded_columns(schema: pa.Schema) -> list[str]:
+    """Return the names of the dictionary-encoded columns."""
+    return [field.name for field in schema if is_encoded(field.type)]
+
+
 def with_encoded(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
     """Return the schema whose columns of texts with these names are dictionary-encoded."""
     return pa.schema(

@@ -96,7 +96,7 @@ class ClusterRewriter:
             runs.finish()
             ordered = runs.read(Bucket(path, 0))
             limit = max(1, -(-runs.num_rows // task.files))
-            return self._write(task, (decode(part.drop(keys.names)) for part in ordered), limit)
+            return self._write(task, (part.drop(keys.names) for part in ordered), limit)
 
     def _keys(self, task: ClusterTask) -> RowKeys:
         wanted = list(self.order.columns)

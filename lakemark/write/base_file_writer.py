@@ -9,17 +9,19 @@ the same file.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakemark.codec.bloom import FooterKeys
 from lakemark.config.parquet_settings import ParquetSettings
 from lakemark.log.parquet_format import avro_key_values, column_sizes, parquet_writer
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.schema.dictionaries import encoded_columns, with_encoded
 from lakemark.storage.storage import Storage, StreamingFile
 from lakemark.write.row_groups import RowGroups
 from lakemark.write.unfinished_file import UnfinishedFile
@@ -57,23 +59,25 @@ class BaseFileWriter(UnfinishedFile):
             indexed: columns whose ranges of values are collected.
         """
         self._avro_schema, self._key_column = avro_schema, key_column
-        self._row_groups = RowGroups(schema, settings.row_group_bytes)
+        self._schema, self._settings = schema, settings
+        self._begun: _Encoder | None = None
         self._keys = FooterKeys()
         self._num_writes = 0
         self._indexed, self._ranges = indexed, list[ColumnRanges]()
         self._file = storage.create_streaming(path)
         self._sink = _Sink(self._file)
-        # The page index made a file of 200,000 orders 0.02 % larger.
-        self._parquet = parquet_writer(self._sink, schema, settings, has_page_index=True)
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Append rows. Their meta columns must be set (see ``set_meta_columns``).
+
+        Columns of texts may be dictionary-encoded, those of the first rows in all rows.
 
         Raises:
             InvalidRecords: a record key is null or empty, or a value does not fit the schema.
         """
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-        for row_group in self._row_groups.add(table):
+        encoder = self._encoder(encoded_columns(table.schema))
+        for row_group in encoder.row_groups.add(table):
             self._write_row_group(row_group)
 
     def close(self) -> WriteStatus:
@@ -82,13 +86,14 @@ class BaseFileWriter(UnfinishedFile):
         Raises:
             ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
         """
-        for row_group in self._row_groups.flush():
+        encoder = self._encoder()
+        for row_group in encoder.row_groups.flush():
             self._write_row_group(row_group)
         of_keys = {} if self._key_column is None else self._keys.entries()
         footer = {**avro_key_values(self._avro_schema), **of_keys}
-        self._parquet.add_key_value_metadata(footer)
-        self._parquet.close()
-        ranges = self._unite_ranges() if self._indexed else None
+        encoder.parquet.add_key_value_metadata(footer)
+        encoder.parquet.close()
+        ranges = self._unite_ranges(encoder.parquet.writer.metadata) if self._indexed else None
         return WriteStatus(
             size_bytes=close_file(self._file), num_writes=self._num_writes, column_ranges=ranges
         )
@@ -96,21 +101,40 @@ class BaseFileWriter(UnfinishedFile):
     def abort(self) -> None:
         """Discard the file, unless it was closed."""
         self._sink.discard()
-        self._parquet.close()
+        if self._begun is not None:
+            self._begun.parquet.close()
         self._file.abort()
 
-    def _unite_ranges(self) -> ColumnRanges:
-        sizes = column_sizes(self._parquet.writer.metadata)
-        return replace(ColumnRanges.union(self._ranges), sizes=sizes)
+    def _encoder(self, encoded: Collection[str] = ()) -> _Encoder:
+        """Return the encoder, which begins with the dictionary-encoded columns of the first rows.
+
+        Arrow writes the dictionary of such a column as it is, and searches no distinct texts.
+        """
+        if self._begun is None:
+            schema = with_encoded(self._schema, encoded)
+            # The page index made a file of 200,000 orders 0.02 % larger.
+            parquet = parquet_writer(self._sink, schema, self._settings, has_page_index=True)
+            self._begun = _Encoder(RowGroups(schema, self._settings.row_group_bytes), parquet)
+        return self._begun
+
+    def _unite_ranges(self, footer: pq.FileMetaData) -> ColumnRanges:
+        return replace(ColumnRanges.union(self._ranges), sizes=column_sizes(footer))
 
     def _write_row_group(self, rows: pa.Table) -> None:
         if self._key_column is not None:
             for keys in rows.column(self._key_column).chunks:
                 self._keys.add(keys)
-        self._parquet.write_table(rows, row_group_size=rows.num_rows)
+        self._encoder().parquet.write_table(rows, row_group_size=rows.num_rows)
         self._num_writes += rows.num_rows
         if self._indexed:
             self._ranges.append(ColumnRanges.of(rows, self._indexed))
+
+
+class _Encoder(NamedTuple):
+    """The rows that wait for a row group, and the writer of the row groups."""
+
+    row_groups: RowGroups
+    parquet: pq.ParquetWriter
 
 
 class _Sink(io.RawIOBase):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +32,8 @@ def set_meta_columns(
     count = rows.num_rows
     meta = {name: _column(rows, name) for name in META_COLUMNS}
     if meta[COMMIT_TIME].null_count:
+        # Arrow cannot replace nulls in a dictionary-encoded column.
+        meta[COMMIT_TIME] = meta[COMMIT_TIME].cast(pa.string())
         prefix, row_numbers = f"{instant}_{series}_", np.arange(first_row, first_row + count)
         seqnos = pc.binary_join_element_wise(prefix, pa.array(row_numbers).cast(pa.string()), "")
         is_new = meta[COMMIT_TIME].is_null()
@@ -37,7 +41,8 @@ def set_meta_columns(
         meta[COMMIT_SEQNO] = pc.if_else(is_new, seqnos, meta[COMMIT_SEQNO])
     meta[FILE_NAME] = pa.repeat(pa.scalar(file_name, pa.string()), count)
     own = [name for name in rows.column_names if name not in META_COLUMNS]
-    return pa.table({**meta, **{name: rows.column(name) for name in own}}, _schema(rows, own))
+    columns = {**meta, **{name: rows.column(name) for name in own}}
+    return pa.table(columns, _schema(rows, meta, own))
 
 
 def clear_meta_columns(rows: pa.Table) -> pa.Table:
@@ -57,6 +62,8 @@ def _column(rows: pa.Table, name: str) -> pa.ChunkedArray | pa.Array:
     return rows.column(name) if name in rows.column_names else pa.nulls(rows.num_rows, pa.string())
 
 
-def _schema(rows: pa.Table, own: list[str]) -> pa.Schema:
-    meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
-    return pa.schema([*meta, *(rows.schema.field(name) for name in own)])
+def _schema(
+    rows: pa.Table, meta: Mapping[str, pa.ChunkedArray | pa.Array], own: list[str]
+) -> pa.Schema:
+    fields = [pa.field(name, column.type) for name, column in meta.items()]
+    return pa.schema([*fields, *(rows.schema.field(name) for name in own)])

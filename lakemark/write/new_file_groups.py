@@ -21,6 +21,7 @@ from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.projection import conform
+from lakemark.schema.dictionaries import encoded_columns, with_encoded
 from lakemark.write.file_group_write import create_partition, write_base_file
 from lakemark.write.index_changes import IndexedRows
 from lakemark.write.meta_column_values import set_meta_columns
@@ -89,14 +90,14 @@ def divide_among_file_groups(
         context: the table service.
         partition_path: the partition of all rows, which exists.
         rows: stored rows, which keep their commit times. Columns of the table that they lack are
-            null.
+            null. Columns of texts may be dictionary-encoded, the same ones in all tables.
         rows_of_file: the number of rows of each file, except the last one; None for one file.
         new_file_id: returns the file id of the n-th file group.
 
     Returns:
         The write stats, with the keys of each file if the table has a record index.
     """
-    waiting = _Waiting(conform(part, context.schema, "") for part in rows)
+    waiting = _Waiting(_with_all_columns(part, context.schema) for part in rows)
     written: list[WriteStat] = []
     while waiting.has_rows():
         group, indexed = (
@@ -107,6 +108,10 @@ def divide_among_file_groups(
         stat = write_base_file(context, group, taken, written=[indexed])
         written.append(indexed.describe_changes(stat, IndexedRows()))
     return written
+
+
+def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    return conform(rows, with_encoded(schema, encoded_columns(rows.schema)), "")
 
 
 def _new_rows(tables: Iterable[pa.Table]) -> MergeStream:

@@ -94,6 +94,9 @@ def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _value_bytes(values: pa.Array) -> Bytes:
     arrow = values.type
+    if pa.types.is_dictionary(arrow):
+        of_texts = pa.array(_value_bytes(values.dictionary))
+        return _lengths(of_texts.take(values.indices), _OFFSET_BYTES + _VALIDITY_BYTES)
     if pa.types.is_struct(arrow):
         fields = [_value_bytes(field) for field in values.flatten()]
         return sum(fields, np.full(len(values), _VALIDITY_BYTES, np.int64))
@@ -109,7 +112,7 @@ def _value_bytes(values: pa.Array) -> Bytes:
 
 def _fixed_bytes(arrow: pa.DataType) -> int | None:
     """Return the size of each value of a type; None if values have different sizes."""
-    if pa.types.is_nested(arrow) or _has_length(arrow):
+    if pa.types.is_nested(arrow) or pa.types.is_dictionary(arrow) or _has_length(arrow):
         return None
     return int(-(-arrow.bit_width // 8)) + _VALIDITY_BYTES
 
@@ -126,6 +129,6 @@ def _has_length(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_string(arrow) or pa.types.is_binary(arrow))
 
 
-def _lengths(lengths: pa.Array) -> Bytes:
-    counted: Bytes = lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+def _lengths(lengths: pa.Array, of_null: int = 0) -> Bytes:
+    counted: Bytes = lengths.fill_null(of_null).to_numpy(zero_copy_only=False).astype(np.int64)
     return counted

@@ -866,6 +866,20 @@ _CLUSTERED = (
         "a merge of runs puts rows with a null behind rows with a value",
         ("tests/unit/write/test_sorted_runs.py",),
     ),
+    Mutant(
+        "lakemark/write/sorted_runs.py",
+        "        return map(self._dictionaries.update, run.read(bucket))\n",
+        "        return run.read(bucket)\n",
+        "a clustering mixes texts with their numbers in a dictionary that became too large",
+        ("tests/unit/write/test_sorted_runs.py",),
+    ),
+    Mutant(
+        "lakemark/log/parquet_format.py",
+        "sizes.get(field.name, NO_SIZE)",
+        "sizes[field.name]",
+        "a table with an empty base file is not clustered any more",
+        ("tests/unit/read/test_base_file.py",),
+    ),
 )
 
 _OVERWRITES = "tests/unit/operations/test_overwrite.py"

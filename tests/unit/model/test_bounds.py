@@ -161,6 +161,16 @@ def test_paired_bounds_are_those_of_each_pair(
         assert list(map(str, pair_bounds(low, high))) == list(map(str, expected))
 
 
+@given(st.lists(st.none() | TEXTS | LONG_TEXTS), st.integers(0, 9))
+def test_bounds_of_encoded_texts_are_those_of_plain_ones(
+    texts: list[str | None], first: int
+) -> None:
+    # The dictionary has texts that no row has, as after a slice of a table.
+    column = pa.chunked_array([pa.array(["", *texts, LAST], pa.string())])
+    encoded = column.dictionary_encode()[1:-1].slice(first)
+    assert bounds_of(encoded).equals(bounds_of(column[1:-1].slice(first)))
+
+
 def _order(value: float | str | None) -> bytes | tuple[bool, float]:
     """Return a key that sorts text by its bytes, and NaN last."""
     if isinstance(value, str):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from lakemark.model.file_names import BaseFileName
 from lakemark.model.file_slice import BaseFile
+from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import read_base_file
 from lakemark.read.row_filter import filter_rows
 from lakemark.schema.dictionaries import decode, is_encoded
@@ -117,6 +118,8 @@ def test_texts_that_are_stored_with_a_dictionary_stay_encoded(tmp_path: Path) ->
         "few": pa.array([f"status {n % 7}" if n % 9 else None for n in numbers]),
         # Each row group of 2,000 rows has another dictionary.
         "changing": pa.array([f"day {number // 500}" for number in numbers]),
+        # Another writer inserted the same key many times.
+        RECORD_KEY: pa.array([f"{number % 3}" for number in numbers]),
         "nulls": pa.nulls(len(numbers), pa.string()),
         "empty": pa.array([""] * len(numbers)),
         "long": pa.array(["x" * 2_000 if number % 2 else "ä" for number in numbers]),

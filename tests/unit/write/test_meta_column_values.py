@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.schema.dictionaries import decode, with_encoded
 from lakemark.write.meta_column_values import set_meta_columns
 from tests.unit.write.tables import FILE_ID, INSTANT
 
@@ -12,9 +13,9 @@ OLD = "20250101000000000"
 
 
 @settings(deadline=None)
-@given(st.lists(st.booleans()), st.integers(0, 99))
+@given(st.lists(st.booleans()), st.integers(0, 99), st.booleans())
 def test_new_rows_get_meta_columns_and_old_rows_keep_theirs(
-    is_new: list[bool], first_row: int
+    is_new: list[bool], first_row: int, are_encoded: bool
 ) -> None:
     rows = pa.table(
         {
@@ -37,7 +38,9 @@ def test_new_rows_get_meta_columns_and_old_rows_keep_theirs(
         }
         for i, (new, row) in enumerate(zip(is_new, rows.to_pylist(), strict=True))
     ]
-    stamped = set_meta_columns(rows, INSTANT, 3, FILE_ID, first_row)
+    encoded = ["_hoodie_commit_time", "_hoodie_partition_path"] if are_encoded else []
+    given_rows = rows.cast(with_encoded(rows.schema, encoded))
+    stamped = decode(set_meta_columns(given_rows, INSTANT, 3, FILE_ID, first_row))
     assert stamped.schema == rows.schema
     assert stamped.to_pylist() == expected
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark.errors import InvalidRecords
+from lakemark.schema.dictionaries import with_encoded
 from lakemark.write.row_groups import RowGroups, divide_rows, row_bytes
 from tests.depth import examples
 from tests.unit.write.tables import SCHEMA, records, rows_of
@@ -57,6 +58,8 @@ def test_row_size_is_not_underestimated(batch: list[dict[str, object]]) -> None:
     assert row_bytes(rows).sum() == sum(
         int(row_bytes(rows.slice(i, 1))[0]) for i in range(len(batch))
     )
+    encoded = rows.cast(with_encoded(rows.schema, ["note", "_hoodie_partition_path"]))
+    assert row_bytes(encoded).tolist() == row_bytes(rows).tolist(), "the same row groups"
 
 
 def test_rows_are_cast_to_the_schema() -> None:
