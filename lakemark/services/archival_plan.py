@@ -21,14 +21,15 @@ from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request, 
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
 
-#: Actions that are archived together with the commits around them, as Apache Hudi does.
-_FOLLOWING = (Action.CLEAN, Action.ROLLBACK)
+#: Actions that are archived together with the commits around them in table version 6. Apache Hudi
+#: archives no others in any version.
+_FOLLOWING_IN_V6 = (Action.CLEAN, Action.ROLLBACK)
 
-#: Actions that Apache Hudi never archives. Its queries take an archived commit for a pending one if
-#: an active instant is older, and add the logs of a pending commit to the newest file slice. So
-#: they were seen to return the old row of an updated key after an index had been created. In table
-#: version 6, the name of a log contains its file slice.
-_FOLLOWING_TOO = (Action.RESTORE, Action.INDEXING)
+#: The same from table version 8 on, where no active instant may be older than an archived commit.
+#: Otherwise queries of Apache Hudi take the commit for a pending one, and add its logs to the
+#: newest file slice. They were seen to return the old row of an updated key after an index had been
+#: created. In table version 6, the name of a log contains its file slice.
+_FOLLOWING = (*_FOLLOWING_IN_V6, Action.RESTORE, Action.INDEXING)
 
 #: With one file, the merge of a layer would move the file to the next layer, and never end.
 FEWEST_FILES_TO_MERGE = 2
@@ -118,7 +119,7 @@ def plan(
     if not chosen:
         return ()
     last = chosen[-1].requested_at
-    following = _FOLLOWING if version.logs_name_their_slice else (*_FOLLOWING, *_FOLLOWING_TOO)
+    following = _FOLLOWING_IN_V6 if version.logs_name_their_slice else _FOLLOWING
     chosen += [i for i in timeline.completed(*following) if i.requested_at < last]
     return tuple(sorted(chosen, key=lambda i: (i.requested_at, i.action)))
 
@@ -144,7 +145,7 @@ def needed_on(
     for one in _before_pending(timeline):
         yield one, "a write is pending"
     if not version.logs_name_their_slice:
-        # No archived commit may be newer than an active instant; see ``_FOLLOWING_TOO``.
+        # No archived commit may be newer than an active instant; see ``_FOLLOWING``.
         for pending in _pending_services(timeline):
             yield pending.requested_at, f"{pending} has not completed"
     for saved in timeline.completed(Action.SAVEPOINT):

@@ -125,8 +125,8 @@ OF_PLANS = (
     ),
     Mutant(
         "lakemark/services/archival_plan.py",
-        "_FOLLOWING_TOO = (Action.RESTORE, Action.INDEXING)",
-        "_FOLLOWING_TOO = ()",
+        "_FOLLOWING = (*_FOLLOWING_IN_V6, Action.RESTORE, Action.INDEXING)",
+        "_FOLLOWING = _FOLLOWING_IN_V6",
         "queries of Apache Hudi return old rows after an index was created",
         _ARCHIVAL,
     ),
