@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from lakemark.errors import Refused
 from streamer.backoff import pause_after
 from streamer.events import Listener, ServiceFailed
 
@@ -31,25 +30,15 @@ class ServiceFailures:
     ) -> None:
         self._service, self._table, self._listener = service, table, listener
         self._longest_pause_s, self._count = longest_pause_s, 0
-        self._refusal: str | None = None
 
     def forget(self) -> None:
         """Forget the failures, because the service has succeeded."""
-        self._count, self._refusal = 0, None
+        self._count = 0
 
     def report(self, error: Exception) -> float:
-        """Report a failure; return the seconds until the service may run again.
-
-        A refusal whose reason was already reported is not reported again, because its cause remains
-        until a user removes it.
-        """
+        """Report a failure; return the seconds until the service may run again."""
         self._count += 1
         pause_s = pause_after(self._count, FIRST_PAUSE_S, self._longest_pause_s)
-        refusal = str(error) if isinstance(error, Refused) else None
-        is_known = refusal is not None and refusal == self._refusal
-        self._refusal = refusal
-        if is_known:
-            return pause_s
         name = type(error).__name__
         self._listener(
             ServiceFailed(self._service, str(error), self._count, pause_s, name, self._table)

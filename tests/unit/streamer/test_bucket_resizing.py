@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakemark.errors import CorruptData, Refused
+from lakemark.errors import CorruptData
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
 from lakemark.model.changes import ChangeKind
@@ -201,30 +201,6 @@ def test_a_failed_preparation_is_reported_and_paused(
     pipeline.let_prepare()
     pipeline.run()
     assert pipeline.resizes == 1
-
-
-def test_a_refused_preparation_is_reported_once_until_its_reason_changes(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reason = "the table hashes other fields"
-
-    def refuse(*_: object) -> PreparedResize:
-        raise Refused(reason)
-
-    monkeypatch.setattr(ResizePreparation, "run", refuse)
-    for ts in range(3, 6):
-        pipeline.let_prepare()
-        pipeline.batch(ts)
-        pipeline.run()
-        pipeline.now_s += 3600.0
-    reason = "the table hashes other fields since yesterday"
-    pipeline.let_prepare()
-    pipeline.run()
-    failed = [one for one in pipeline.events if isinstance(one, ServiceFailed)]
-    assert [(one.error, one.failures) for one in failed] == [
-        ("the table hashes other fields", 1),
-        (reason, 4),
-    ]
 
 
 def test_the_end_of_a_run_discards_a_preparation(
