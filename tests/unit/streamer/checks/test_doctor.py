@@ -234,7 +234,7 @@ def test_missing_topic_is_reported_and_not_created(
     code, report = doctor(pipeline(kafka.bootstrap, topic))
     assert code == FAILED
     assert (status(report, "broker"), status(report, "topic")) == ("ok", "failed")
-    assert "create it, or correct source.topic" in text(report, "topic")
+    assert "correct source.topic, or create the topic" in text(report, "topic")
     assert topic not in AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics().topics
 
 
