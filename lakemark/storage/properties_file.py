@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakemark.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
-from lakemark.errors import Refused, TableNotFound, WriteConflict
+from lakemark.errors import CorruptData, Refused, TableNotFound, WriteConflict
 from lakemark.model.format_version import FormatVersion
 from lakemark.storage.storage import AlreadyExists, NotFound, PreconditionFailed, Storage
 
@@ -16,18 +16,26 @@ from lakemark.storage.storage import AlreadyExists, NotFound, PreconditionFailed
 def read_properties(storage: Storage) -> TableProperties:
     """Read the table's properties, or their backup.
 
-    Only the backup exists if an Apache Hudi process died while it replaced the properties.
+    Apache Hudi replaces the properties in several steps: it writes the backup, deletes the
+    properties, writes the new ones, and deletes the backup. So the properties may be missing or
+    incomplete while there is a backup, also if its process died. If neither can be read, the
+    replacement may have ended meanwhile, and the properties are read again.
 
     Raises:
         TableNotFound: neither the properties nor the backup exists.
-        CorruptData: the properties are damaged.
+        CorruptData: the properties are damaged, and there is no intact backup.
     """
-    for path in (PROPERTIES_PATH, BACKUP_PATH):
+    damage: CorruptData | None = None
+    for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
         try:
             url = f"{storage.location.url.rstrip('/')}/{path}"
             return TableProperties.parse(storage.read(path), url)
         except NotFound:
             continue
+        except CorruptData as error:
+            damage = damage or error
+    if damage is not None:
+        raise damage
     message = (
         f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH}); check the path: a "
         "table's folder contains .hoodie, which lakemark.create or the first batch creates"

@@ -365,7 +365,14 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/storage/properties_file.py",
+        "for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):",
         "for path in (PROPERTIES_PATH, BACKUP_PATH):",
+        "a writer fails if another program replaces the properties at the same time",
+        ("tests/unit/storage/test_properties_file.py",),
+    ),
+    Mutant(
+        "lakemark/storage/properties_file.py",
+        "for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):",
         "for path in (PROPERTIES_PATH,):",
         "a writer that died while it replaced the properties leaves no table",
         ("tests/unit/storage/test_properties_file.py",),

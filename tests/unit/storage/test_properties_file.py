@@ -11,7 +11,7 @@ import pytest
 
 from lakemark.config import keys
 from lakemark.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
-from lakemark.errors import WriteConflict
+from lakemark.errors import CorruptData, WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS
@@ -48,6 +48,42 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     created = new_storage() if request.param == "memory" else local(tmp_path)
     created.create(PROPERTIES_PATH, spec().to_properties().to_bytes())
     return created
+
+
+class BetweenSteps(WrappedStorage):
+    """A storage whose backup of the properties is deleted when it is read."""
+
+    def read(self, path: str) -> bytes:
+        if path == BACKUP_PATH:
+            self.inner.put(PROPERTIES_PATH, self.inner.read(BACKUP_PATH))
+            self.inner.delete([BACKUP_PATH])
+        return super().read(path)
+
+
+def begin_to_replace(storage: Storage, left_bytes: int | None) -> bytes:
+    """Leave the backup, and the first bytes of the properties, as Apache Hudi does meanwhile."""
+    content = storage.read(PROPERTIES_PATH)
+    storage.put(BACKUP_PATH, content)
+    storage.delete([PROPERTIES_PATH])
+    if left_bytes is not None:
+        storage.put(PROPERTIES_PATH, content[:left_bytes])
+    return content
+
+
+@pytest.mark.parametrize("left_bytes", [None, 0, 40, 300])
+def test_properties_are_read_while_another_program_replaces_them(
+    storage: Storage, left_bytes: int | None
+) -> None:
+    content = begin_to_replace(storage, left_bytes)
+    assert read_properties(storage) == TableProperties.parse(content)
+    assert read_properties(BetweenSteps(storage)) == TableProperties.parse(content)
+    assert storage.head(BACKUP_PATH) is None
+
+
+def test_damaged_properties_without_a_backup_are_reported(storage: Storage) -> None:
+    storage.put(PROPERTIES_PATH, b"")
+    with pytest.raises(CorruptData, match=PROPERTIES_PATH):
+        read_properties(storage)
 
 
 def test_properties_derived_from_outdated_ones_are_refused(storage: Storage) -> None:
