@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.position import Position
 from sinks.audit import OffsetGap, Spans
-from sinks.reject_counts import RejectCount
+from sinks.dead_letters import first_reject
+from sinks.reject_counts import RejectCount, count_by_code
 from transforms.batch_checks import CheckViolation
 from transforms.raw_records import offsets_by_part
 from transforms.violations import RuleViolations
@@ -182,3 +183,26 @@ class BatchResult:
     check_violations: tuple[CheckViolation, ...] = ()
     tables: int = 0
     rows_of_tables: int = 0
+
+    @classmethod
+    def of_letters(cls, records: int, rejected: pa.Table, ignored: int) -> BatchResult:
+        """Return the result of a batch of which only the dead letters are reported here.
+
+        Args:
+            records: the number of records that were read.
+            rejected: the dead letters, as they were written.
+            ignored: the number of tombstones that were ignored.
+        """
+        has_letters = rejected.num_rows > 0
+        return cls(
+            instant="",
+            records=records,
+            rows=0,
+            deletes=0,
+            rejected=rejected.num_rows,
+            written_bytes=0,
+            files=0,
+            first_reject=first_reject(rejected) if has_letters else None,
+            reject_counts=count_by_code(rejected) if has_letters else (),
+            ignored=ignored,
+        )

@@ -47,9 +47,8 @@ from checkpoints.routed_positions import RoutedPositions, later
 from lakemark.errors import InvalidConfig
 from lakemark.transaction.conflicts import ReplacementPending
 from sinks.batch import BatchResult, KafkaBatch
-from sinks.dead_letters import describe_first, first_reject
+from sinks.dead_letters import describe_first
 from sinks.hudi.exchange import Exchange
-from sinks.reject_counts import count_by_code
 from sinks.reject_limit import RejectCounter, RejectLimit
 from sinks.routed.active_tables import ActiveTables
 from sinks.routed.batch_pieces import PiecesSoFar, StageTimer, audit_piece, new_ones, sum_up
@@ -256,18 +255,9 @@ class RoutedSink:
         self._save(state.with_lost(new_ones(lost, state.lost)))
         self._reads_in_vain = self._tables.is_read_in_vain(state, batch)
         timer.end("position")
-        return BatchResult(
-            instant="",
-            records=audited.records,
-            rows=0,
-            deletes=0,
-            rejected=rejected.num_rows,
-            written_bytes=0,
-            files=0,
-            first_reject=first_reject(rejected) if rejected.num_rows else None,
-            reject_counts=count_by_code(rejected) if rejected.num_rows else (),
+        return replace(
+            BatchResult.of_letters(audited.records, rejected, divided.ignored),
             seconds=timer.seconds,
-            ignored=divided.ignored,
             skipped=audited.with_lost(lost).skipped,
             rows_of_tables=sum(one.rows for one in committed.values()),
         )

@@ -10,8 +10,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.progress import Progress
 from checkpoints.routed_positions import later
 from sinks.batch import BatchResult, RoutedBatch
-from sinks.dead_letters import describe_first, first_reject
-from sinks.reject_counts import count_by_code
+from sinks.dead_letters import describe_first
 from sinks.reject_limit import NO_REJECTS, RejectCounter, RejectLimit
 from sinks.routed.positions import keep_unread, position_in, topic_ids_differ
 from streamer.batch_events import batch_written, report_batch
@@ -67,7 +66,8 @@ class UncreatedTable:
             rejects = divide_first_records(self._config, records).rejects
             changes = self._write_letters(batch, rejects, records.num_rows)
             self._num_batches += 1
-            result = _result_of(records, changes)
+            ignored = records.column("value").null_count
+            result = BatchResult.of_letters(records.num_rows, changes, ignored)
             written = batch_written(batch_id, result, time.monotonic() - began, {}, {})
             report_batch(self._listener, written, result, self._letters.url)
             return result
@@ -95,18 +95,3 @@ class UncreatedTable:
         if not len(unread):
             return unread.rows
         return self._letters.write(unread, reached, later(reached, end), batch.topic_id)
-
-
-def _result_of(records: pa.Table, rejected: pa.Table) -> BatchResult:
-    return BatchResult(
-        instant="",
-        records=records.num_rows,
-        rows=0,
-        deletes=0,
-        rejected=rejected.num_rows,
-        written_bytes=0,
-        files=0,
-        first_reject=first_reject(rejected) if rejected.num_rows else None,
-        reject_counts=count_by_code(rejected) if rejected.num_rows else (),
-        ignored=records.column("value").null_count,
-    )
