@@ -402,11 +402,21 @@ class MetadataStore:
                 file = data_file(partition, info.name, info.size_bytes)
                 if file is None:
                     continue
-                is_shared = self._names_slices and isinstance(file, LogFile)
-                wrote = writers_in(self.storage, info) if is_shared else {file.name.instant}
-                if instant in wrote:
+                if instant in self._writers_of(file):
                     found.append(info.path)
         return found
+
+    def _writers_of(self, file: DataFile) -> set[str]:
+        """Return the instants that wrote a file; none if it was deleted after it was listed.
+
+        A process that lost the lock while it dropped the metadata table may still delete its files.
+        """
+        if not (self._names_slices and isinstance(file, LogFile)):
+            return {file.name.instant}
+        try:
+            return writers_in(self.storage, file)
+        except NotFound:
+            return set()
 
 
 def compaction_v6(newest: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from lakemark.errors import CorruptData
+from lakemark.errors import CorruptData, SnapshotChanged
 from lakemark.metadata.expressions.indexed_expression import is_expression_index
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
@@ -57,7 +57,7 @@ def may_list(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> boo
     """Return whether the metadata table lists one of the files, or cannot be read."""
     try:
         listed = MetadataFileLister(metadata).list_some(files)
-    except CorruptData:
+    except (CorruptData, SnapshotChanged):  # a process that lost the lock may still delete logs
         return True
     return any(
         str(file.name) in set(names) for path, names in files.items() for file in listed[path]

@@ -23,10 +23,12 @@ from lakemark.operations.metadata_table import keep_metadata_table, metadata_dif
 from lakemark.operations.table_writer import TableWriter
 from lakemark.storage import Storage
 from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.locks.lock_provider import LOCK_PATH
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile
 from tests.golden.shared_tables import SharedTables
-from tests.storages import CountingStorage
+from tests.storages import CountingStorage, FaultyStorage, SimulatedCrash, WatchedStorage
+from tests.storages.interrupted_storage import InterruptedStorage
 from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
 from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata
@@ -196,6 +198,38 @@ def test_a_dead_writer_is_undone_though_the_base_file_ends_too_early() -> None:
     restarted = writer(storage)
     assert restarted.recover()
     assert metadata_differences(restarted.table) == []
+    assert contents(storage) == WHOLE
+
+
+def _crash_before_publishing(storage: Storage) -> None:
+    """Commit, and die when only the metadata table has the commit."""
+    dying = FaultyStorage(storage)
+
+    def die(method: str, path: str) -> None:
+        if method == "publish" and not path.startswith(METADATA_FOLDER):
+            dying.die()
+
+    with pytest.raises(SimulatedCrash):
+        commit_another(writer(WatchedStorage(dying, die)))
+    storage.delete([LOCK_PATH])  # it would become free only when its lease expires
+
+
+@either_version
+def test_a_dead_writer_is_undone_while_a_late_process_still_deletes_files(
+    version: FormatVersion,
+) -> None:
+    """A process that lost the lock while it dropped the metadata table still deletes its logs."""
+    storage = table(version)
+    _crash_before_publishing(storage)
+    logs = [
+        one.path for one in storage.list_tree(f"{METADATA_FOLDER}/files") if ".log." in one.name
+    ]
+    late = InterruptedStorage(storage, lambda: storage.delete(logs))
+    late.is_before = lambda _, method, path: method == "open" and path in logs
+    recovered = writer(late)
+    assert recovered.recover()
+    assert late.stopped_at
+    assert metadata_differences(recovered.table) == []
     assert contents(storage) == WHOLE
 
 
