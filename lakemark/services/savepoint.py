@@ -20,6 +20,7 @@ from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.publication import Publication
+from lakemark.transaction.rollback import forget_refused_rollbacks
 from lakemark.transaction.rollback_checks import (
     check_no_restore,
     rollbacks_of_completed_commits,
@@ -85,7 +86,8 @@ def delete_savepoint(context: TableContext, requested_at: str) -> None:
         Refused: a restore is pending.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
-        _delete(context, _find(context.timeline.load(), requested_at), lease)
+        timeline = context.timeline.load()
+        _delete(context, _find(timeline, requested_at), timeline, lease)
 
 
 def expired_savepoints(
@@ -112,11 +114,13 @@ def expire_savepoints(
         expired = expired_savepoints(timeline, context.timeline, created_before)
         for instant in timeline.completed(Action.SAVEPOINT):
             if instant.requested_at in expired:
-                _delete(context, instant, lease)
+                _delete(context, instant, timeline, lease)
     return expired
 
 
-def _delete(context: TableContext, savepoint: Instant, lease: Lease) -> None:
+def _delete(context: TableContext, savepoint: Instant, timeline: Timeline, lease: Lease) -> None:
+    if savepoint.is_completed:
+        forget_refused_rollbacks(context, savepoint.requested_at, timeline, lease)
     lease.check()
     if savepoint.is_completed:
         context.timeline.unpublish(savepoint)

@@ -283,6 +283,26 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
     return late + [plan.instant for plan in undone]
 
 
+def forget_refused_rollbacks(
+    context: TableContext, commit: str, timeline: Timeline, lease: Lease
+) -> None:
+    """Remove the pending rollbacks of a commit that its savepoint refuses.
+
+    Apache Hudi 1.2.0 requests a rollback before it finds the savepoint. Once the savepoint is
+    deleted, the next writer would execute that rollback, and the rows of the commit would be gone.
+
+    Args:
+        context: the table.
+        commit: requested time of the commit, whose savepoint still exists.
+        timeline: the timeline, just loaded under the lock.
+        lease: the lock.
+    """
+    for rollback, plan in context.timeline.pending_rollbacks(timeline):
+        if plan.instant == commit and _is_obsolete(context, rollback, timeline):
+            lease.check()
+            _forget_obsolete(context, rollback)
+
+
 def _forget_obsolete(context: TableContext, rollback: Instant) -> None:
     """Remove a pending rollback that must not be executed."""
     _log.warning("%s is removed: it has completed, or its target must be kept", rollback)

@@ -33,7 +33,7 @@ from lakemark.services import archival, cleaning
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
-from lakemark.services.savepoint import create_savepoint
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.content import (
     encode_clean_metadata,
@@ -242,6 +242,32 @@ def test_nothing_is_kept_while_a_restore_is_pending(clock: VirtualTime) -> None:
     to.table.store.create(Instant(next_time(to), Action.RESTORE, State.REQUESTED))
     with pytest.raises(Refused, match="complete it first"):
         keep(table.open(), commits(table)[-1].requested_at)
+
+
+# Savepoints
+
+
+@pytest.mark.parametrize("state", [State.REQUESTED, State.INFLIGHT])
+def test_a_rollback_that_a_savepoint_refused_is_not_executed_later(
+    clock: VirtualTime, state: State
+) -> None:
+    """Apache Hudi requests a rollback before it finds that the commit has a savepoint."""
+    table = with_commits(clock)
+    *_, newest = commits(table)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, newest.requested_at))
+    keep(table.open(), newest.requested_at)
+    at = context.generate_time(context.timeline.load().newest_time)
+    refused = Instant(at, Action.ROLLBACK, State.REQUESTED)
+    context.timeline.create(refused, content)
+    if state is State.INFLIGHT:
+        context.timeline.create(refused.inflight())
+    before = commits(table)
+    delete_savepoint(context, newest.requested_at)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    table.open().recover()
+    assert (table.pending(), commits(table)) == ([], before)
+    assert table.rows() == {"a": 4}
 
 
 # Restores
