@@ -21,7 +21,11 @@ from lakemark.errors import HudiError, InvalidConfig
 from lakemark.extras import install_command
 from streamer.argument_parser import SuggestingParser
 from streamer.dead_letter_arguments import add_dead_letters
-from streamer.fast_start import prevent_pandas_import, resume_garbage_collection
+from streamer.fast_start import (
+    keep_freed_memory,
+    prevent_pandas_import,
+    resume_garbage_collection,
+)
 from streamer.stopping import StopRequested, stop_on_first_signal, was_interrupted
 from streamer.subscribe_arguments import add_subscribe
 from streamer.table_arguments import (
@@ -502,6 +506,7 @@ def _execute(parsed: argparse.Namespace) -> int:
 
 
 def _run_command(parsed: argparse.Namespace) -> int:
+    keep_freed_memory()
     command = _import_command(getattr(parsed, "module", parsed.command), parsed)
     resume_garbage_collection()
     from streamer.capture_logs import capture_logs, log_clashes

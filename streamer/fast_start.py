@@ -1,12 +1,15 @@
-"""Makes commands start faster: with fewer imports, and without garbage collection of imports."""
+"""Makes commands faster: with fewer imports, and without collecting or releasing memory in vain."""
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+
+_KEPT_FOR_MS = 30_000
 
 
 def resume_garbage_collection() -> None:
@@ -18,6 +21,16 @@ def resume_garbage_collection() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+def keep_freed_memory() -> None:
+    """Make Arrow keep freed memory for 30 seconds, before Arrow is imported.
+
+    The next batch of a stream needs as much memory as this one. By default, Arrow's allocator
+    returns freed memory to the system after 10 ms, and the system must clear it again. For a routed
+    batch of 1,000,000 records this took 0.5 of 2.5 seconds of processor time.
+    """
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", str(_KEPT_FOR_MS))
 
 
 def prevent_pandas_import() -> None:

@@ -25,6 +25,7 @@ from transforms.conversion_config import ConversionConfig
 from transforms.converted_batch import ConvertedBatch
 from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.timestamps import find_out_of_range
+from transforms.decoded_rows import decode_values
 from transforms.expectations import Outcome
 from transforms.raw_records import kafka_columns, parts_of
 from transforms.reject_reason import RejectCode, RejectReason
@@ -92,10 +93,11 @@ class ChangeBuilder:
     def read_values(self) -> None:
         """Convert the records that have a value."""
         arrivals = np.flatnonzero(~self._is_tombstone)
-        values, keys = self._records.column("value"), self._records.column("key")
-        if len(arrivals) < len(values):
-            values, keys = (one.filter(pa.array(~self._is_tombstone)) for one in (values, keys))
-        decoded = self._config.value_decoder.decode_records(values, keys)
+        records = self._records
+        if len(arrivals) < records.num_rows:
+            records = records.filter(pa.array(~self._is_tombstone))
+        values = records.column("value")
+        decoded = decode_values(self._config.value_decoder, records)
         if len(decoded.filtered):
             self._filtered = self._count_by_part(arrivals[decoded.filtered])
         self._build_changes(decoded, values, arrivals)

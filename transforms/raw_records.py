@@ -10,6 +10,8 @@
 ``headers``             the headers of the record, if headers become columns
 ``part``                the number of the file in its batch. Without this column, a partition is a
                         part of the batch
+``decoded``             the decoded value as a struct, if the records were routed by a field
+                        (``transforms.decoded_rows``)
 ``fault``               why the rest of a file cannot be read. If there is this column, the table
                         contains nothing but such faults
 """

@@ -1,14 +1,16 @@
 """Finds the route of each raw record: the value that names its table; and divides a batch by it.
 
-A route is the text of a header, or that of a field of the value. Only this field is decoded here.
-The table of the record decodes the whole value later, with the columns that this table has.
+A route is the text of a header, or that of a field of the value. If all tables decode the values in
+the same way, the whole values are decoded here, and the tables use these rows (see
+``transforms.decoded_rows``). Otherwise only this field is decoded here, and the table of the record
+decodes the whole value later, with the columns that this table has.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,8 +20,9 @@ import pyarrow.compute as pc
 
 from lakemark.execution.runner import Runner
 from lakemark.schema.field_path import column_at
-from transforms.decode.decode_result import Indices
+from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.decoder import ColumnDecoder
+from transforms.decoded_rows import with_rows
 from transforms.raw_records import HeaderColumn
 from transforms.reject_reason import RejectCode, RejectReason
 from transforms.rejects import Rejects, Stage
@@ -40,9 +43,11 @@ class RouteValues:
         reasons: why a record has no route, by its index; for null texts only. A record whose text
             is null without a reason has a null or missing field or header.
         ignored: the indices of the tombstones that the pipeline ignores.
+        records: the records, with their decoded rows if all tables decode them in the same way.
     """
 
     texts: pa.Array
+    records: pa.Table
     reasons: Mapping[int, RejectReason] = field(default_factory=dict)
     ignored: Indices = field(default_factory=lambda: _NO_ROUTES)
 
@@ -91,7 +96,7 @@ class HeaderRoute(Route):
             texts = pc.if_else(pa.array(is_ignored), None, texts)
             is_broken &= ~is_ignored
         broken = np.flatnonzero(is_broken)
-        return RouteValues(texts, dict.fromkeys(broken.tolist(), reason), ignored)
+        return RouteValues(texts, records, dict.fromkeys(broken.tolist(), reason), ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +106,15 @@ class FieldRoute(Route):
     Attributes:
         path: the dotted name of the field.
         decoder: decodes only this field.
+        of_tables: the decoder of all tables, whose columns include the field; None if the tables
+            may have different decoders.
         ignores_tombstones: whether the pipeline ignores records without a value. Otherwise, they
             have no route, because they have no fields.
     """
 
     path: str
     decoder: ColumnDecoder
+    of_tables: ColumnDecoder | None = None
     ignores_tombstones: bool = False
 
     @property
@@ -123,13 +131,35 @@ class FieldRoute(Route):
         values = records.column("value")
         if len(tombstones):
             values = values.filter(pa.array(is_value))
-        decoded = self.decoder.decode(values).at(indices)
-        texts = _spread(column_at(decoded.rows, self.path), decoded.accepted, count)
+        if self.of_tables is None:
+            decoded = self._only_routes(self.decoder.decode(values)).at(indices)
+        else:
+            whole = self.of_tables.decode(values)
+            decoded = self._routes_of(whole, values).at(indices)
+            records = with_rows(records, self.of_tables, whole.at(indices))
+        texts = _spread(decoded.rows.column(0), decoded.accepted, count)
         reasons = dict(zip(decoded.rejected.tolist(), decoded.reasons, strict=True))
         if not self.ignores_tombstones:
             reasons |= dict.fromkeys(tombstones.tolist(), self._no_fields())
             tombstones = _NO_ROUTES
-        return RouteValues(texts, reasons, tombstones)
+        return RouteValues(texts, records, reasons, tombstones)
+
+    def _routes_of(self, whole: DecodeResult, values: pa.ChunkedArray) -> DecodeResult:
+        """Return the routes of values that the decoder of the tables has decoded.
+
+        A value that it rejects has a route if only another field is invalid. Its table rejects it.
+        """
+        routes = self._only_routes(whole)
+        if not len(whole.rejected):
+            return routes
+        again = self.decoder.decode(values.take(pa.array(whole.rejected)))
+        return DecodeResult.merge(
+            [routes.without(whole.rejected.tolist()), self._only_routes(again).at(whole.rejected)]
+        )
+
+    def _only_routes(self, decoded: DecodeResult) -> DecodeResult:
+        routes = column_at(decoded.rows, self.path).cast(pa.string())
+        return replace(decoded, rows=pa.table({"route": routes}))
 
     def _no_fields(self) -> RejectReason:
         text = (
@@ -174,8 +204,9 @@ def divide(
         runner: the threads that divide the records.
     """
     begins = range(0, records.num_rows, _PIECE_RECORDS)
-    pieces = [records.slice(begin, _PIECE_RECORDS) for begin in begins]
-    found = _join(runner.map(route.values, pieces))
+    values = runner.map(route.values, [records.slice(at, _PIECE_RECORDS) for at in begins])
+    pieces, found = {n: one.records for n, one in enumerate(values)}, _join(records, values)
+    del values  # so that ``_parts`` can release the pieces
     encoded = found.texts.dictionary_encode()
     numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     names: list[str] = encoded.dictionary.to_pylist()
@@ -191,11 +222,11 @@ def divide(
         reasons |= dict.fromkeys(np.flatnonzero(is_missing).tolist(), missing)
     rejects = _rejects(records, reasons, topic)
     if len(used := np.unique(targets)) == 1 and used[0] >= 0:
-        return DividedRecords({names[used[0]]: records}, rejects, 0)
+        return DividedRecords({names[used[0]]: pa.concat_tables(pieces.values())}, rejects, 0)
     return DividedRecords(_parts(pieces, targets, names, runner), rejects, len(found.ignored))
 
 
-def _join(found: Sequence[RouteValues]) -> RouteValues:
+def _join(records: pa.Table, found: Sequence[RouteValues]) -> RouteValues:
     """Return the routes of all records, which were found in pieces."""
     texts, ignored = [pa.array([], pa.string())], [_NO_ROUTES]
     reasons = dict[int, RejectReason]()
@@ -205,7 +236,7 @@ def _join(found: Sequence[RouteValues]) -> RouteValues:
         reasons |= {begin + index: reason for index, reason in one.reasons.items()}
         ignored.append(begin + one.ignored)
         begin += len(one.texts)
-    return RouteValues(pa.concat_arrays(texts), reasons, np.concatenate(ignored))
+    return RouteValues(pa.concat_arrays(texts), records, reasons, np.concatenate(ignored))
 
 
 def _rejects(records: pa.Table, reasons: Mapping[int, RejectReason], topic: str) -> Rejects:
@@ -249,16 +280,19 @@ def _is_missing(
 
 
 def _parts(
-    pieces: Sequence[pa.Table], targets: npt.NDArray[np.int64], names: list[str], runner: Runner
+    pieces: dict[int, pa.Table], targets: npt.NDArray[np.int64], names: list[str], runner: Runner
 ) -> dict[str, pa.Table]:
-    """Return the records of each table: slices of the pieces, each of which is sorted by table."""
+    """Return the records of each table: slices of the pieces, each of which is sorted by table.
+
+    Each piece is removed when it is sorted, so that few decoded rows exist twice.
+    """
 
     def sort(number: int) -> tuple[pa.Table, list[int]]:
         """Return the records of a piece, sorted by table, and where the records of each begin."""
         own = targets[number * _PIECE_RECORDS : (number + 1) * _PIECE_RECORDS]
         order = np.argsort(own, kind="stable")
         begins = np.searchsorted(own[order], np.arange(len(names) + 1)).tolist()
-        return pieces[number].take(pa.array(order)), begins
+        return pieces.pop(number).take(pa.array(order)), begins
 
     slices: list[list[pa.Table]] = [[] for _ in names]
     for rows, begins in runner.map(sort, range(len(pieces))):

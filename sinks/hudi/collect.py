@@ -16,7 +16,11 @@ from lakemark.errors import Permanent
 from lakemark.execution.limits import usable_memory_bytes
 from lakemark.spark.collected import collect_arrow
 from sinks.batch import KafkaBatch
-from sinks.hudi.collect_budget import COLLECT_BUDGET_BYTES, driver_budget_bytes
+from sinks.hudi.collect_budget import (
+    COLLECT_BUDGET_BYTES,
+    COPIES_OUTSIDE_HEAP,
+    driver_budget_bytes,
+)
 from transforms.raw_records import HEADERS, sort_by_arrival
 
 #: The maximum Arrow size of a record batch between Spark and Python.
@@ -47,12 +51,19 @@ class TooLarge(Permanent):
     """A record is larger than its share of the batch's memory budget."""
 
 
-def collect_budget_bytes(spark: SparkSession) -> int:
-    """Return the maximum size of a batch that is collected in this session."""
+def collect_budget_bytes(
+    spark: SparkSession, copies_outside_heap: int = COPIES_OUTSIDE_HEAP
+) -> int:
+    """Return the maximum size of a batch that is collected in this session.
+
+    Args:
+        spark: the session.
+        copies_outside_heap: see ``driver_budget_bytes``.
+    """
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     heap_bytes = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
-    return driver_budget_bytes(heap_bytes, usable_memory_bytes())
+    return driver_budget_bytes(heap_bytes, usable_memory_bytes(), copies_outside_heap)
 
 
 def share_bytes(records: int, budget_bytes: int) -> int:

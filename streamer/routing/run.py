@@ -158,6 +158,11 @@ def open_routed(
                 yield run
 
 
+#: How many copies of a batch Python must hold outside the heap: two batches; of one of them its
+#: decoded rows, and the copy of records and rows that is divided; and the rows of its tables.
+_COPIES_OUTSIDE_HEAP = 6
+
+
 @contextmanager
 def _open(
     template: RouteTemplate,
@@ -168,9 +173,7 @@ def _open(
     config = template.shown
     outcome = Outcome(config.name, config.kafka.topic, output(config.name))
     monitor = monitors.add(config, outcome)
-    # The memory for four copies of a batch has room for two batches, for the copy of one of them
-    # that is divided, and for the rows of its tables.
-    budget_bytes = collect_budget_bytes(spark) * 2 // 3
+    budget_bytes = collect_budget_bytes(spark, _COPIES_OUTSIDE_HEAP)
     loops = list[StreamLoop]()
     tables = OpenedTables(template, monitors, output, lambda: loops[0].waiting_at if loops else 0.0)
     keeps_keys = config.dead_letters.enabled or config.decode.needs_keys

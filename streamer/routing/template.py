@@ -9,7 +9,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lakemark.errors import HudiError
+from lakemark.errors import HudiError, InvalidConfig
+from lakemark.schema.field_path import column_at
 from lakemark.storage import StorageLocation, canonical_url
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.kafka_source import KafkaSourceConfig
@@ -27,6 +28,9 @@ from streamer.config.routed_tree import (
 from streamer.config.run import dead_letters_path
 from streamer.config.section import Section
 from streamer.config.settings import Setting
+from streamer.record_conversion import record_converter
+from streamer.table_setup import table_spec
+from transforms.decode.decoder import ColumnDecoder
 from transforms.reject_reason import RejectCode, RejectReason
 from transforms.routing import FieldRoute, HeaderRoute, Route
 
@@ -153,7 +157,21 @@ class RouteTemplate:
         for name in reversed(names[1:]):
             type_ = pa.struct([(name, type_)])
         decoder = decode.for_some_columns().decoder(pa.schema([(names[0], type_)]))
-        return FieldRoute(self.route.field, decoder, ignores_tombstones=ignores)
+        return FieldRoute(self.route.field, decoder, self._decoder_of_tables(), ignores)
+
+    def _decoder_of_tables(self) -> ColumnDecoder | None:
+        """Return the decoder of all new tables, if its columns include the field of the route.
+
+        None if the tables may have different decoders.
+        """
+        columns, field_name = self.sample.decode.declared(), self.route.field
+        if columns is None or field_name is None:
+            return None
+        converter = record_converter(self.sample, table_spec(self.sample), columns, None)
+        decoder = converter.value_decoder
+        if decoder.identity is None or not _is_text(decoder.rows_schema, field_name):
+            return None
+        return decoder
 
     def refuse(self, value: str) -> RejectReason | None:
         """Return why a value can name no table; None if it can. Validates a whole pipeline."""
@@ -270,3 +288,11 @@ def _fits(part: str, pattern: str) -> bool:
 def _overlap(url: str, other: str) -> bool:
     shorter, longer = sorted((url.rstrip("/"), other.rstrip("/")), key=len)
     return longer == shorter or longer.startswith(f"{shorter}/")
+
+
+def _is_text(columns: pa.Schema, name: str) -> bool:
+    """Return whether there is such a column, or such a field in structs, and it is a text."""
+    try:
+        return bool(column_at(columns.empty_table(), name).type == pa.string())
+    except InvalidConfig:
+        return False

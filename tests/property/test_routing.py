@@ -15,10 +15,13 @@ from tests.json_stream import RECORDED_AT
 from transforms import routing
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.decoded_rows import decode_values
 from transforms.reject_reason import RejectCode, RejectReason
 from transforms.routing import FieldRoute, divide
 
 _DECODER = JsonDecoder(pa.schema([("type", pa.string())]), None, "ms", SchemaPolicy("ignore"))
+_OF_TABLES = JsonDecoder(pa.schema([("id", pa.int64()), ("type", pa.string())]))
+_OF_OTHER_TABLES = JsonDecoder(pa.schema([("id", pa.string())]))
 
 _VALUES = st.lists(
     st.none()
@@ -26,6 +29,7 @@ _VALUES = st.lists(
     | st.sampled_from(["a", "b", "refused", None, 5]).map(
         lambda name: json.dumps({"type": name, "id": 1}).encode()
     )
+    | st.just(b'{"type": "a", "id": "no number"}')
     | st.just(b"{}"),
     max_size=20,
 )
@@ -45,15 +49,34 @@ def _expected(value: bytes | None, default: str | None, *, ignores: bool) -> str
     return RejectCode.INVALID_ROUTE if name == "refused" else name
 
 
+def _check_rows(records: pa.Table) -> None:
+    """Check that the decoder of the tables and any other one decode the records as without a route.
+
+    They must give the same rows and the same reasons, whether or not the route has decoded them.
+    """
+    plain = records.select(["value", "key"])
+    for decoder in (_OF_TABLES, _OF_OTHER_TABLES):
+        found, expected = decode_values(decoder, records), decode_values(decoder, plain)
+        assert found.rows.equals(expected.rows)
+        assert found.accepted.tolist() == expected.accepted.tolist()
+        assert found.rejected.tolist() == expected.rejected.tolist()
+        assert found.reasons == expected.reasons
+
+
 @settings(max_examples=examples(200), deadline=None)
 @given(
     _VALUES,
     st.sampled_from([None, "a", "other", "refused"]),
     st.booleans(),
     st.sampled_from([1, 3, 20]),
+    st.sampled_from([None, _OF_TABLES]),
 )
 def test_each_record_is_in_one_part_in_order_of_arrival(
-    values: list[bytes | None], default: str | None, ignores: bool, piece: int
+    values: list[bytes | None],
+    default: str | None,
+    ignores: bool,
+    piece: int,
+    of_tables: JsonDecoder | None,
 ) -> None:
     count = len(values)
     records = pa.table(
@@ -70,12 +93,13 @@ def test_each_record_is_in_one_part_in_order_of_arrival(
         is_refused = name == "refused"
         return RejectReason(RejectCode.INVALID_ROUTE, "refused") if is_refused else None
 
-    route = FieldRoute("type", _DECODER, ignores_tombstones=ignores)
+    route = FieldRoute("type", _DECODER, of_tables, ignores)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(routing, "_PIECE_RECORDS", piece)
         divided = divide(records, route, refuse, default, "shop", LocalRunner(2))
     found: dict[int, str] = {}
     for name, part in divided.parts.items():
+        _check_rows(part)
         offsets = part.column("offset").to_pylist()
         assert offsets == sorted(offsets)
         assert part.num_rows

@@ -61,6 +61,14 @@ class ColumnDecoder(ABC):
             return self.schema
         return self.schema.append(pa.field(self.rescue_column, pa.string()))
 
+    @property
+    def identity(self) -> str | None:
+        """A text that two decoders share only if they decode all values to the same rows.
+
+        None if the rows may depend on more than the columns, so that no decoders are the same.
+        """
+        return None
+
     def is_decodable(self, data_type: pa.DataType) -> bool:
         """Return whether the decoder supports a column type."""
         try:

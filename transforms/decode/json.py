@@ -51,6 +51,16 @@ from transforms.decode.json_policy import RecordPolicy
 class JsonDecoder(ColumnDecoder):
     """Decodes columns of JSON objects."""
 
+    @property
+    def identity(self) -> str | None:
+        """See ``ColumnDecoder``. It exists if records can neither change the columns nor stop."""
+        policy = self.policy
+        is_plain = self.unknown_fields == "ignore" and policy.wider_values == "reject"
+        if not is_plain or policy.aliases or policy.row_paths or type(self) is not JsonDecoder:
+            return None
+        schema = self.rows_schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+        return f"json, timestamps in {self.epoch_unit}\n{schema}"
+
     def check_type(self, path: str, data_type: pa.DataType) -> None:
         """Check that JSON can be decoded to a column type."""
         _check_type(path, data_type)

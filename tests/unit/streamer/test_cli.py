@@ -526,3 +526,17 @@ def test_a_path_that_gives_no_name_is_refused_with_the_setting_to_add(
     assert main(["validate", pipeline, *path]) == MISUSED
     assert "it is the last part of table.path, so set it" in capsys.readouterr().err
     assert main(["validate", pipeline, *path, "--set", "table.name=koeln"]) == OK
+
+
+@pytest.mark.parametrize("given_ms", [None, "7"])
+def test_arrow_keeps_freed_memory_for_the_next_batch(given_ms: str | None) -> None:
+    given = {} if given_ms is None else {"MIMALLOC_PURGE_DELAY": given_ms}
+    others = {name: text for name, text in os.environ.items() if "MIMALLOC" not in name}
+    ended = subprocess.run(
+        [sys.executable, "-m", "lakemark", "sql", "select 1"],
+        capture_output=True,
+        text=True,
+        env={**others, **given, "MIMALLOC_VERBOSE": "1"},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert f"'purge_delay': {given_ms or 30_000}" in ended.stderr
