@@ -133,12 +133,14 @@ class LogFileWriter(UnfinishedFile):
             InvalidRecords: a value does not fit the schema.
         """
         is_upsert = pc.equal(changes.column(CHANGE_KIND), pa.scalar(ChangeKind.UPSERT, pa.int8()))
-        upserts = changes.filter(is_upsert)
+        has_deletes = not pc.all(is_upsert).as_py()
+        upserts = changes.filter(is_upsert) if has_deletes else changes
         if not self._stores_meta_columns:
             upserts = clear_meta_columns(upserts)
         for names, rows in _split_by_written_columns(upserts):
             self._append_rows(rows, names)
-        self._append_deletes(changes.filter(pc.invert(is_upsert)))
+        if has_deletes:
+            self._append_deletes(changes.filter(pc.invert(is_upsert)))
 
     def close(self) -> WriteStatus:
         """Make the file visible.
