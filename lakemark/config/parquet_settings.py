@@ -36,11 +36,14 @@ MAX_FILE_BYTES = 1 << 40
 #: Default size of a page before compression, as in Apache Hudi (``hoodie.parquet.page.size``).
 PAGE_BYTES = 1 << 20
 
+#: Smallest size of a page. If pages have at most 5 bytes, Arrow 26 cannot read the lists and maps
+#: that it has written with a dictionary.
+MIN_PAGE_BYTES = 64
 
 #: The sizes among the settings, with the smallest and the largest value.
 _SIZES = (
     ("row_group_bytes", 1, MAX_ROW_GROUP_BYTES),
-    ("page_bytes", 1, MAX_ROW_GROUP_BYTES),
+    ("page_bytes", MIN_PAGE_BYTES, MAX_ROW_GROUP_BYTES),
     ("max_file_bytes", 1, MAX_FILE_BYTES),
     ("small_file_bytes", 0, MAX_FILE_BYTES),
     ("record_bytes", 1, MAX_FILE_BYTES),
@@ -63,8 +66,8 @@ class ParquetSettings:
             default level of Arrow, which is 1 for ``zstd`` and 9 for ``gzip``.
         row_group_bytes: the largest row group, in bytes of Arrow memory; at most 256 MiB. A single
             row may be larger.
-        page_bytes: the size in bytes at which a page ends, before compression. A page also ends
-            after 20,000 rows.
+        page_bytes: the size in bytes at which a page ends, before compression; at least 64. A page
+            also ends after 20,000 rows.
         dictionary: whether columns with few distinct values are dictionary-encoded.
         max_file_bytes: the size at which a base file receives no more new keys
             (``hoodie.parquet.max.file.size``).

@@ -8,6 +8,8 @@ the column, with two exceptions:
   a NaN as bound, Apache Hudi would skip files that it must read. The reason is that Hudi caches
   statistics in Spark, and Spark's cache ignores NaN.
 
+So the bounds of several parts of a column together are always those of the whole column.
+
 A column with at least one value always has bounds, because Apache Hudi skips files and partitions
 without statistics if other files or partitions have statistics.
 """
@@ -46,7 +48,7 @@ def bounds_of(values: pa.ChunkedArray) -> pa.Array:
     extremes = pc.min_max(values)
     low, high = extremes["min"], extremes["max"]
     if pa.types.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
-        low, high = _around_nan(low.as_py())
+        low, high = _around_nan(low.as_py(), kind)
     pair = pa.array([low, high], kind)
     return _cut(pair) if _is_text(kind) and pair.nbytes > MAX_LENGTH else pair
 
@@ -72,15 +74,18 @@ def _are_bounds(values: pa.Array) -> bool:
     return not (pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py())
 
 
-def _around_nan(low: float) -> tuple[float, float]:
+def _around_nan(low: float, kind: pa.DataType) -> tuple[float, float]:
     """Return the bounds of a column that contains NaN.
 
-    The bounds must differ, because equal bounds mean that all values are equal.
+    The bounds must differ, because equal bounds mean that all values are equal. So the lower bound
+    is at most the largest finite number.
 
     Args:
         low: the smallest number, or NaN if the column contains no number.
+        kind: the type of the column.
     """
-    return (low if low < math.inf else -math.inf), math.inf
+    largest = float(np.finfo(kind.to_pandas_dtype()).max)
+    return (low if low < largest else largest), math.inf
 
 
 def unite_bounds(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:

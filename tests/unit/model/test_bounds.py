@@ -114,6 +114,18 @@ def test_no_file_with_a_number_that_is_asked_for_is_left_out(
         assert is_read(condition, low, high, number)
 
 
+@given(st.data(), st.sampled_from([pa.float32(), pa.float64()]))
+def test_parts_of_floats_make_the_bounds_of_the_whole(
+    data: st.DataObject, kind: pa.DataType
+) -> None:
+    width = kind.bit_width
+    floats = st.floats(width=width) | st.sampled_from([math.nan, math.inf, 1.5])
+    values = data.draw(st.lists(st.none() | floats, min_size=1))
+    here = data.draw(st.integers(0, len(values)))
+    parts = [column(values[:here], kind), column(values[here:], kind)]
+    assert bounds(column(values, kind)) == bounds(ColumnRanges.union(parts))
+
+
 @pytest.mark.parametrize(
     ("older", "newer", "low", "high"),
     [

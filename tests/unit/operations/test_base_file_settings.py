@@ -12,6 +12,7 @@ import pytest
 
 import lakemark
 from lakemark import ParquetSettings
+from lakemark.config.parquet_settings import MIN_PAGE_BYTES
 from tests.unit.operations.tables import FAST, SCHEMA
 
 COUNT = 50_000
@@ -82,6 +83,23 @@ def test_files_have_a_page_index(tmp_path: Path) -> None:
         assert all(chunk.has_offset_index and chunk.has_column_index for chunk in chunks)
 
 
+@pytest.mark.parametrize("table_type", ["copy_on_write", "merge_on_read"])
+def test_the_smallest_pages_keep_empty_lists(tmp_path: Path, table_type: str) -> None:
+    """Arrow loses the lists of smaller pages."""
+    kind = pa.struct([("n", pa.int64()), ("list", pa.list_(pa.int64()))])
+    schema = pa.schema([("id", pa.string()), ("inner", kind), ("list", pa.list_(pa.int32()))])
+    settings = ParquetSettings(page_bytes=MIN_PAGE_BYTES)
+    table = lakemark.create(
+        tmp_path / "t", schema=schema, record_key="id", table_type=table_type, base_files=settings
+    )
+    inner = [None, {"n": 1, "list": None}, {"n": None, "list": []}, {"n": 2, "list": [3]}]
+    rows = [{"id": f"{n}", "inner": one, "list": []} for n, one in enumerate(inner)]
+    for row in (*rows, *rows):
+        table.upsert(pa.Table.from_pylist([row], schema))
+    read = table.snapshot(["id", "inner", "list"]).read_all().sort_by("id")
+    assert read.to_pylist() == rows
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -96,7 +114,7 @@ def test_files_have_a_page_index(tmp_path: Path) -> None:
             "compression_level is 1; snappy has no levels; remove it, or choose zstd or gzip",
         ),
         ({"row_group_bytes": 1 << 30}, "row_group_bytes is 1073741824; choose a number from 1 to"),
-        ({"page_bytes": 0}, "page_bytes is 0; choose a number from 1 to 268435456"),
+        ({"page_bytes": 63}, "page_bytes is 63; choose a number from 64 to 268435456"),
         ({"max_file_bytes": 0}, "max_file_bytes is 0; choose a number from 1 to 1099511627776"),
         ({"small_file_bytes": -1}, "small_file_bytes is -1; choose a number from 0 to"),
         ({"record_bytes": 1.5}, "record_bytes is 1.5; choose a number from 1 to"),
