@@ -135,7 +135,7 @@ class _PreparedBuckets:
         self._prepared = self._round.run(folder, is_cancelled)
 
     def find_outdated(self) -> PlanOutdated | None:
-        return self._preparation.find_outdated(self._writer.table)
+        return (self._prepared or self._preparation).find_outdated(self._writer.table)
 
     def next_round(self) -> Callable[[], None] | None:
         """Return what begins to encode the last changes, if they are not few."""

@@ -334,7 +334,7 @@ class _PreparedFiles:
         self._prepared = self._preparation.run(folder, is_cancelled)
 
     def find_outdated(self) -> PlanOutdated | None:
-        return self._preparation.find_outdated(self._writer.table)
+        return (self._prepared or self._preparation).find_outdated(self._writer.table)
 
     def next_round(self) -> None:
         """Return None: a group of files that was changed is left out."""

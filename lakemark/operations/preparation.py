@@ -7,7 +7,7 @@ requested, it is therefore made again for the file groups as they are now (``pla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -54,11 +54,7 @@ class Preparation(ABC, Generic[Task]):
 
     def find_outdated(self, table: OpenTable) -> PlanOutdated | None:
         """Return why nothing can be published as of the table's last refresh; None if it can."""
-        try:
-            self.plan_now(table)
-        except PlanOutdated as error:
-            return error
-        return None
+        return find_outdated(lambda: self.plan_now(table))
 
     def check_table(self, table: OpenTable) -> None:
         """Compare the table with the preparation, except for its file groups.
@@ -74,6 +70,15 @@ class Preparation(ABC, Generic[Task]):
         if not is_same_but_instant(context, self.context):
             message = "columns or settings of the table have changed since the files were prepared"
             raise PlanOutdated(message)
+
+
+def find_outdated(check: Callable[[], object]) -> PlanOutdated | None:
+    """Return why a function raises ``PlanOutdated``; None if it does not."""
+    try:
+        check()
+    except PlanOutdated as error:
+        return error
+    return None
 
 
 def unnamed_instant(table: OpenTable) -> Instant:

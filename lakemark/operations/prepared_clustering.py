@@ -32,6 +32,7 @@ from lakemark.operations.partition_deletion import ChoosePartitions
 from lakemark.operations.preparation import (
     Preparation,
     completed_undoings,
+    find_outdated,
     newest_slice,
     unnamed_instant,
 )
@@ -129,14 +130,28 @@ class PreparedClustering:
         merger = self.preparation.context.merge.merger_class
         return GroupReplacement.request(table, partial(self._plan_now, table), self._check, merger)
 
+    def find_outdated(self, table: OpenTable) -> PlanOutdated | None:
+        """Return why nothing can be published as of the table's last refresh; None if it can."""
+        return find_outdated(lambda: self._prepared_now(self.preparation.plan_now(table)))
+
     def _plan_now(self, table: OpenTable) -> ClusteringPlan:
         plan = self.preparation.plan_now(table)
-        for group in plan.input_groups:
-            prepared = self.groups[tuple(one.group for one in group.slices)]
+        for prepared in self._prepared_now(plan):
             if prepared.error is not None:
                 raise prepared.error
-            check_files(prepared.files)
         return mark_executed_at_once(plan)
+
+    def _prepared_now(self, plan: ClusteringPlan) -> list[PreparedGroup]:
+        """Return the groups of a plan.
+
+        Raises:
+            PlanOutdated: prepared files of the groups are missing.
+        """
+        found = [
+            self.groups[tuple(one.group for one in group.slices)] for group in plan.input_groups
+        ]
+        check_files(file for group in found for file in group.files)
+        return found
 
     def _check(self, table: OpenTable, planned: PlannedReplacement) -> CheckedPlan[ClusterTask]:
         """Compare a plan with the table; a ``CheckPlan`` that executes with the prepared files."""

@@ -38,6 +38,7 @@ from lakemark.operations.planned_resize import check_resize
 from lakemark.operations.preparation import (
     Preparation,
     completed_undoings,
+    find_outdated,
     newest_slice,
     unnamed_instant,
 )
@@ -170,6 +171,10 @@ class PreparedResize:
             log_sizes=recorded_log_sizes(paths, table.timeline, table.store),
         )
         return ResizeRound(preparation, self.prepared)
+
+    def find_outdated(self, table: OpenTable) -> PlanOutdated | None:
+        """Return why nothing can be published as of the table's last refresh; None if it can."""
+        return find_outdated(lambda: self.plan_now(table))
 
     def plan_now(self, table: OpenTable) -> ClusteringPlan:
         """Return the plan for the buckets as they are now.

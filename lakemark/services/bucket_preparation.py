@@ -49,7 +49,9 @@ from lakemark.services.clustering import PlanOutdated
 from lakemark.services.planned_files import planned_slice
 from lakemark.services.prepared_files import (
     check_commit_times,
+    check_file,
     check_files,
+    copying,
     local_context,
     until_cancelled,
 )
@@ -75,27 +77,48 @@ _DELETES = (int(ChangeKind.DELETE), int(ChangeKind.COMMIT_TIME_DELETE))
 
 
 @dataclass(frozen=True, slots=True)
+class KeptDeletes:
+    """A file with the deletes in the logs of a slice; an Arrow IPC stream.
+
+    Attributes:
+        path: where the file lies, on this machine's disk.
+        size_bytes: its size.
+    """
+
+    path: Path
+    size_bytes: int
+
+    @classmethod
+    def at(cls, path: Path) -> KeptDeletes:
+        """Return a file that was just written."""
+        return cls(path, path.stat().st_size)
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedTask:
     """The files of one group of a resize plan, in a folder on this machine's disk.
 
     Attributes:
         task: the group as of the last round.
         files: the base files of the new buckets that have rows.
-        deletes: for each slice, the file with the deletes in its logs as of the first round,
-            without the keys that were changed since; an Arrow IPC stream.
+        deletes: for each slice, the deletes in its logs as of the first round, without the keys
+            that were changed since; None if no delete can decide about a later row.
         removed: the keys in the logs of the slices that a delete without an ordering value removed.
         logs: the logs of the new buckets, in the order of the rounds.
     """
 
     task: RewriteTask
     files: tuple[PreparedBaseFile, ...]
-    deletes: tuple[Path, ...]
+    deletes: tuple[KeptDeletes | None, ...]
     removed: pa.Array
     logs: tuple[PreparedLogFile, ...] = ()
 
     def check_files(self) -> None:
         """Check that the prepared files still exist; see ``check_files``."""
         check_files((*self.files, *self.logs))
+        for kept in self.deletes:
+            if kept is not None:
+                check_file(kept.path, kept.size_bytes)
 
 
 @dataclass(frozen=True)
@@ -136,8 +159,8 @@ class BucketPreparation(_Preparation):
         files = tuple(PreparedBaseFile(self.folder, stat) for stat in rewrite(task))
         return PreparedTask(task, files, deletes, _united(removed))
 
-    def _keep_deletes(self, file_slice: FileSlice, removed: list[pa.Array]) -> Path:
-        """Write the deletes in the logs of a slice to a file.
+    def _keep_deletes(self, file_slice: FileSlice, removed: list[pa.Array]) -> KeptDeletes | None:
+        """Write the deletes in the logs of a slice to a file; there is none without changes.
 
         Args:
             file_slice: the slice.
@@ -153,7 +176,7 @@ class BucketPreparation(_Preparation):
                 are_deletes = pc.not_equal(changes.column(CHANGE_KIND), int(ChangeKind.UPSERT))
                 writer.write_table(changes.filter(are_deletes))
                 removed.append(_removed_keys(self.context, changes))
-        return path
+        return None if writer is None else KeptDeletes.at(path)
 
     def _folded(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """Yield the changes in the logs of a slice, at most one of each key."""
@@ -184,14 +207,14 @@ class _Later:
     Attributes:
         file_slice: the slice.
         log: the log.
-        deletes: the file with the deletes in the logs of the first round.
+        deletes: the deletes in the logs of the first round; None if there are none.
         decided: gets the keys for which such deletes were found.
         removed: the keys that were removed so far; gets those of the log.
     """
 
     file_slice: FileSlice
     log: LogFile
-    deletes: Path
+    deletes: KeptDeletes | None
     decided: list[pa.Array]
     removed: list[pa.Array]
 
@@ -208,11 +231,12 @@ class ChangePreparation(_Preparation):
 
         Raises:
             Cancelled: ``is_cancelled`` returned true.
-            PlanOutdated: the result of a later change depends on the old base file.
+            PlanOutdated: the result of a later change depends on the old base file; or another
+                program has removed or changed a prepared file.
             Refused, CorruptData: as for ``BucketRewriter``.
         """
         logs: list[PreparedLogFile] = []
-        deletes: list[Path] = []
+        deletes: list[KeptDeletes | None] = []
         removed = [prepared.removed]
         for now, before, kept in zip(
             task.slices, prepared.task.slices, prepared.deletes, strict=True
@@ -222,7 +246,7 @@ class ChangePreparation(_Preparation):
                 number = len(prepared.logs) + len(logs) + 1
                 logs += self._prepare(_Later(now, log, kept, decided, removed), task, number)
             path = self.folder / f"{now.group.file_id}.{len(prepared.logs)}.arrows"
-            deletes.append(_without_keys(kept, decided, path))
+            deletes.append(kept and _without_keys(kept, decided, path))
         return PreparedTask(
             task, prepared.files, tuple(deletes), _united(removed), (*prepared.logs, *logs)
         )
@@ -260,8 +284,12 @@ class ChangePreparation(_Preparation):
             changes = self.context.merger.fold(block) if is_mixed else block
             yield self._with_deletes(changes, later.deletes, later.decided)
 
-    def _with_deletes(self, changes: pa.Table, deletes: Path, decided: list[pa.Array]) -> pa.Table:
+    def _with_deletes(
+        self, changes: pa.Table, deletes: KeptDeletes | None, decided: list[pa.Array]
+    ) -> pa.Table:
         """Merge the first changes of keys with the earlier deletes of the same keys."""
+        if deletes is None:
+            return changes
         keys = changes.column(RECORD_KEY).combine_chunks()
         known = _united(decided)
 
@@ -270,7 +298,7 @@ class ChangePreparation(_Preparation):
             return pc.and_(pc.is_in(found, value_set=keys), pc.invert(is_known))
 
         earlier = _read_deletes(deletes, are_first)
-        if earlier is None or not earlier.num_rows:
+        if not earlier.num_rows:
             return changes
         touched = earlier.column(RECORD_KEY).combine_chunks()
         decided.append(touched)
@@ -316,6 +344,7 @@ class PreparedRewriter:
         """Copy the prepared files, and write the later changes to the logs.
 
         Raises:
+            PlanOutdated: as for ``ChangePreparation``; or another program has removed a file.
             Refused, CorruptData: as for ``BucketRewriter``.
         """
         prepared = self.prepared[task.new_file_ids]
@@ -332,14 +361,16 @@ class PreparedRewriter:
         of_groups: dict[FileGroupId, list[PreparedLogFile]] = {}
         for log in logs:
             of_groups.setdefault(log.group, []).append(log)
-        return [
-            stat
-            for group, of_group in sorted(of_groups.items())
-            for stat in publish_logs(self.context, of_group, base_names.get(group.file_id, ""))
-        ]
+        with copying([log for of_group in of_groups.values() for log in of_group]):
+            return [
+                stat
+                for group, of_group in sorted(of_groups.items())
+                for stat in publish_logs(self.context, of_group, base_names.get(group.file_id, ""))
+            ]
 
     def _copy(self, file: PreparedBaseFile) -> WriteStat:
-        return file.publish(self.context)
+        with copying([file]):
+            return file.publish(self.context)
 
 
 def later_logs(now: FileSlice, before: FileSlice) -> tuple[LogFile, ...]:
@@ -397,28 +428,30 @@ def _chosen(
     return planned_slice(group, base_instant, names, context.storage, log_sizes)
 
 
-def _read_deletes(path: Path, are_chosen: Callable[[pa.Array], pa.Array]) -> pa.Table | None:
-    """Return the deletes in a file whose keys are chosen; None if there is no file."""
-    if not path.exists():
-        return None
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+def _read_deletes(kept: KeptDeletes, are_chosen: Callable[[pa.Array], pa.Array]) -> pa.Table:
+    """Return the deletes in a file whose keys are chosen.
+
+    Raises:
+        PlanOutdated: the file was removed or changed.
+    """
+    check_file(kept.path, kept.size_bytes)
+    with pa.memory_map(str(kept.path)) as file, pa.ipc.open_stream(file) as stream:
         found = [batch.filter(are_chosen(batch.column(RECORD_KEY))) for batch in stream]
         return pa.Table.from_batches(found, stream.schema)
 
 
-def _without_keys(path: Path, decided: Sequence[pa.Array], copy: Path) -> Path:
+def _without_keys(kept: KeptDeletes, decided: Sequence[pa.Array], copy: Path) -> KeptDeletes:
     """Return a file without the deletes of some keys, because later logs decide about them."""
     if not decided:
-        return path
+        return kept
     keys = _united(decided)
-    kept = _read_deletes(path, lambda found: pc.invert(pc.is_in(found, value_set=keys)))
-    assert kept is not None
+    rest = _read_deletes(kept, lambda found: pc.invert(pc.is_in(found, value_set=keys)))
     with (
         temporary_writes("the deletes of a bucket"),
-        pa.ipc.new_stream(str(copy), kept.schema) as to,
+        pa.ipc.new_stream(str(copy), rest.schema) as to,
     ):
-        to.write_table(kept)
-    return copy
+        to.write_table(rest)
+    return KeptDeletes.at(copy)
 
 
 def _united(keys: Sequence[pa.Array]) -> pa.Array:

@@ -22,7 +22,12 @@ from lakemark.model.file_slice import FileGroupId
 from lakemark.model.meta_columns import COMMIT_TIME
 from lakemark.model.row_order import RowOrder
 from lakemark.services.cluster_rewriter import ClusterRewriter, ClusterTask, cluster_file_id
-from lakemark.services.prepared_files import check_commit_times, local_context, until_cancelled
+from lakemark.services.prepared_files import (
+    check_commit_times,
+    copying,
+    local_context,
+    until_cancelled,
+)
 from lakemark.write.prepared_base_file import PreparedBaseFile
 from lakemark.write.write_context import WriteContext
 
@@ -127,6 +132,7 @@ class PreparedClusterRewriter:
 
         Raises:
             ContentMismatch: a file with other bytes exists at a path.
+            PlanOutdated: another program has removed a prepared file.
         """
         files = self.prepared[key_of(task)].files
         ids = [cluster_file_id(self.context, task, number) for number in range(len(files))]
@@ -134,7 +140,8 @@ class PreparedClusterRewriter:
 
     def _copy(self, copied: tuple[PreparedBaseFile, str]) -> WriteStat:
         file, file_id = copied
-        return file.publish(self.context, file_id)
+        with copying([file]):
+            return file.publish(self.context, file_id)
 
 
 def key_of(task: ClusterTask) -> GroupKey:

@@ -7,7 +7,8 @@ files are published, the files are useless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,10 +74,34 @@ def check_files(files: Iterable[PreparedFile]) -> None:
         PlanOutdated: a file is missing, or has another size.
     """
     for file in files:
-        path = file.path
-        if not path.exists() or path.stat().st_size != file.stat.file_size_in_bytes:
-            message = f"the prepared file {path} was removed or changed by another program"
-            raise PlanOutdated(message)
+        check_file(file.path, file.stat.file_size_in_bytes)
+
+
+def check_file(path: Path, size_bytes: int) -> None:
+    """Check that a prepared file still exists with its size.
+
+    Raises:
+        PlanOutdated: it does not.
+    """
+    with suppress(FileNotFoundError):
+        if path.stat().st_size == size_bytes:
+            return
+    message = f"the prepared file {path} was removed or changed by another program"
+    raise PlanOutdated(message)
+
+
+@contextmanager
+def copying(files: Sequence[PreparedFile]) -> Iterator[None]:
+    """Run a block that copies prepared files to the table.
+
+    Raises:
+        PlanOutdated: another program has removed or changed one of the files meanwhile.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        check_files(files)
+        raise
 
 
 def _without_instant(context: WriteContext) -> WriteContext:

@@ -34,6 +34,7 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.services.bucket_preparation import PreparedRewriter
 from lakemark.services.bucket_rewriter import BucketRewriter
 from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.clustering import PlanOutdated
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.resize_plan import ResizePolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
@@ -400,6 +401,54 @@ def test_nothing_is_published_if_a_prepared_file_is_lost(
     assert publish_prepared(to.table, prepared) == []
     assert to.table.store.load().instants == instants
     assert contents(to.table.storage) == before
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("in_round", [False, True])
+def test_nothing_is_published_if_the_kept_deletes_are_lost(
+    damage: Callable[[Path], object], *, in_round: bool, tmp_path: Path
+) -> None:
+    """Without the deletes, older rows would be visible again."""
+    to = written()
+    prepared = prepare(to, tmp_path)
+    for path in [*tmp_path.rglob("*.arrows")]:
+        damage(path)
+    commit(to, some(6, range(5)))
+    before, instants = contents(to.table.storage), to.table.store.load().instants
+    assert "k0" not in before, "the delete has the ordering value 7"
+    if in_round:
+        with pytest.raises(PlanOutdated, match="was removed or changed by another program"):
+            prepared.begin_round(to.table).run(tmp_path)
+    assert prepared.find_outdated(to.table) is not None
+    assert publish_prepared(to.table, prepared) == []
+    assert to.table.store.load().instants == instants
+    assert contents(to.table.storage) == before
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".log.1_*"])
+def test_a_plan_is_executed_without_prepared_files_that_are_lost_while_they_are_copied(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = written()
+    prepared = prepare(to, tmp_path)
+    commit(to, some(8, range(50)))
+    prepared = prepared.begin_round(to.table).run(tmp_path)
+    before, check = contents(to.table.storage), PreparedResize.check
+
+    def lose(self: PreparedResize, *arguments: Any) -> Any:
+        for path in [*tmp_path.rglob(f"*{suffix}")]:
+            path.unlink()
+        return check(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PreparedResize, "check", lose)
+        assert publish_prepared(to.table, prepared) == []
+    assert prepared.find_outdated(to.table) is not None
+    assert contents(to.table.storage) == before
+    assert to.resize_if_due(None, RUNNER), "the plan is executed by encoding all rows"
+    assert contents(to.table.storage) == before
+    assert_in_buckets(to.table)
+    assert metadata_differences(to.table) == []
 
 
 def test_partial_rows_are_not_prepared(tmp_path: Path) -> None:

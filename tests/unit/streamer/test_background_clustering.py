@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import lakemark
 from lakemark.errors import DiskFull, StorageUnavailable
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
+from lakemark.model.commit_metadata import WriteStat
 from lakemark.operations.metadata_table import metadata_differences
 from lakemark.operations.prepared_clustering import ClusteringPreparation, PreparedClustering
 from lakemark.services.compaction_plan import CompactionPolicy
@@ -268,6 +270,37 @@ def test_a_failed_publication_is_undone_and_prepared_again_later(
     pipeline.let_prepare()
     pipeline.cluster()
     assert pipeline.clusterings == 1
+    assert rows_of(tmp_path) == expected("abcdefg")
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_the_next_clustering_is_inline_if_the_prepared_files_are_lost(
+    is_late: bool, pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs may clean up temporary folders, also while the files are copied."""
+    pipeline.let_prepare()
+    job = pipeline.clustering._preparation._job
+    assert job is not None
+    assert job._folder is not None
+    lost, copy = job._folder, PreparedBaseFile.publish
+
+    def lose(self: PreparedBaseFile, *arguments: Any) -> WriteStat:
+        shutil.rmtree(lost, ignore_errors=True)
+        return copy(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        if is_late:
+            patched.setattr(PreparedBaseFile, "publish", lose)
+        else:
+            shutil.rmtree(lost)
+        assert pipeline.cluster() == []
+    assert (pipeline.clusterings, pipeline.outdated) == (0, [True])
+    (event,) = (one for one in pipeline.events if isinstance(one, PreparationOutdated))
+    assert event.reason.endswith("was removed or changed by another program")
+    assert not pipeline.failures
+    assert pending(tmp_path) == []
+    pipeline.write("a", "g")
+    assert len(pipeline.cluster()) == 1
     assert rows_of(tmp_path) == expected("abcdefg")
 
 
