@@ -6,12 +6,16 @@ in the same way, so that reading or writing a dictionary-encoded column is faste
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 #: The type of a dictionary-encoded column of texts.
 ENCODED_TEXTS = pa.dictionary(pa.int32(), pa.string())
+
+#: The most bytes of the texts of an Arrow array that is decoded. Arrow's limit is twice as much.
+_MAX_ARRAY_BYTES = 1 << 30
 
 
 def is_encoded(kind: pa.DataType) -> bool:
@@ -36,6 +40,23 @@ def decode(rows: pa.Table) -> pa.Table:
     """Return the rows with plain values in all columns."""
     for at, field in enumerate(rows.schema):
         if is_encoded(field.type):
-            plain = rows.column(at).cast(field.type.value_type)
+            plain = decode_texts(rows.column(at))
             rows = rows.set_column(at, field.with_type(plain.type), plain)
     return rows
+
+
+def decode_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the plain texts of a dictionary-encoded column, in chunks that Arrow can hold.
+
+    Few long texts in many rows may exceed the 2 GiB of an Arrow array.
+    """
+    kind = column.type.value_type
+    parts = [part.cast(kind) for chunk in column.chunks for part in _divide(chunk)]
+    return pa.chunked_array(parts, kind)
+
+
+def _divide(encoded: pa.DictionaryArray) -> Iterator[pa.DictionaryArray]:
+    longest: int | None = pc.max(pc.binary_length(encoded.dictionary)).as_py()
+    step = max(1, _MAX_ARRAY_BYTES // max(1, longest or 0))
+    for start in range(0, len(encoded), step):
+        yield encoded.slice(start, step)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakemark.schema.dictionaries import is_encoded
+from lakemark.schema.dictionaries import decode_texts, is_encoded
 
 #: Arrow bytes of the texts of a dictionary, as in the Parquet files that lakemark writes. A larger
 #: one would save little time, because it exceeds the caches of a processor.
 _MAX_BYTES = 128 << 10
+
+#: The longest text of a dictionary. It limits how much larger rows become when their column gets
+#: plain texts: the rows of a few megabytes of numbers still fit into one Arrow array.
+_MAX_TEXT_BYTES = 1 << 10
 
 _NUMBERS = pa.int32()
 
@@ -19,7 +24,7 @@ class SharedDictionaries:
     """Dictionaries of columns of texts, which grow with each table.
 
     The columns are those that are dictionary-encoded in the first table. If the texts of a
-    dictionary become too large, the column has plain texts from then on.
+    dictionary become too large, or one of them is long, the column has plain texts from then on.
     """
 
     def __init__(self, plain: Collection[str] = ()) -> None:
@@ -69,13 +74,18 @@ class SharedDictionaries:
     def _encode(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         assert self._texts is not None
         if name not in self._texts:
-            return column.cast(column.type.value_type)
+            return decode_texts(column) if is_encoded(column.type) else column
         encoded = column if is_encoded(column.type) else column.dictionary_encode()
         known = pa.DictionaryArray.from_arrays(pa.array([], _NUMBERS), self._texts[name])
         # Texts keep their numbers, because those of the first chunk get the first numbers.
         first, *others = pa.chunked_array([known, *encoded.chunks]).unify_dictionaries().chunks
-        if first.dictionary.nbytes > _MAX_BYTES:
+        if _is_large(first.dictionary):
             self._given_up[name] = self._texts.pop(name)
             return self._encode(name, encoded)
         self._texts[name] = first.dictionary
         return pa.chunked_array([chunk.indices for chunk in others], _NUMBERS)
+
+
+def _is_large(texts: pa.Array) -> bool:
+    longest: int | None = pc.max(pc.binary_length(texts)).as_py()
+    return texts.nbytes > _MAX_BYTES or (longest or 0) > _MAX_TEXT_BYTES

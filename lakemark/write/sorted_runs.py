@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain, count
+from itertools import chain, count, groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
@@ -138,7 +138,10 @@ class SortedRuns:
             return
         while 0 < self._held_bytes and self._held_bytes + changes.nbytes > self._memory_bytes:
             self._store_run()
-        for rows in _slices(self._dictionaries.encode(changes), _PIECE_BYTES):
+        encoded = self._dictionaries.encode(changes)
+        if self._unsorted and self._unsorted[-1][0].schema != encoded.schema:
+            self._sort_piece()
+        for rows in _slices(encoded, _PIECE_BYTES):
             self._unsorted.append((rows, numbers[: rows.num_rows]))
             numbers = numbers[rows.num_rows :]
             self._unsorted_bytes += rows.nbytes
@@ -175,7 +178,7 @@ class SortedRuns:
     def _sort_piece(self) -> None:
         if not self._unsorted:
             return
-        changes = pa.concat_tables([self._dictionaries.update(rows) for rows, _ in self._unsorted])
+        changes = pa.concat_tables([rows for rows, _ in self._unsorted])
         numbers = np.concatenate([numbers for _, numbers in self._unsorted])
         self._unsorted, self._unsorted_bytes = [], 0
         order = None if self._order_by is None else _sorted_positions(changes, self._order_by)
@@ -186,7 +189,8 @@ class SortedRuns:
 
     def _paths_of(self, changes: pa.Table) -> pa.ChunkedArray | pa.Array:
         if self._partition_path is None:
-            return self._dictionaries.decode(changes.select([PARTITION_PATH])).column(0)
+            paths = self._dictionaries.update(changes.select([PARTITION_PATH]))
+            return self._dictionaries.decode(paths).column(0)
         return pa.repeat(pa.scalar(self._partition_path), changes.num_rows)
 
     def _store_run(self) -> None:
@@ -200,8 +204,7 @@ class SortedRuns:
         self._runs.append(_DiskRun.write(self._next_path(), run.schema, parts))
 
     def _memory_run(self, pieces: Iterable[SortedRows]) -> _MemoryRun:
-        current = (replace(one, rows=self._dictionaries.update(one.rows)) for one in pieces)
-        return _MemoryRun(current, self._order_by)
+        return _MemoryRun(pieces, self._order_by, self._dictionaries.update)
 
     def _read(self, run: _Run, bucket: Bucket) -> Iterator[pa.Table]:
         return map(self._dictionaries.update, run.read(bucket))
@@ -258,15 +261,23 @@ class _Run(Protocol):
 class _MemoryRun:
     """A run in memory, whose pieces are merged while it is read."""
 
-    def __init__(self, pieces: Iterable[SortedRows], order_by: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        pieces: Iterable[SortedRows],
+        order_by: Sequence[str] | None,
+        update: Callable[[pa.Table], pa.Table],
+    ) -> None:
         """Divide the pieces by bucket.
 
         Args:
             pieces: the pieces in the order in which they arrived.
             order_by: the columns by which the changes of each bucket are sorted; None if they have
                 the order in which they arrived.
+            update: gives changes the schema of the latest ones (``SharedDictionaries.update``).
+                Only the changes that are read at a time are updated, because this may make them
+                many times as large.
         """
-        self._order_by = order_by
+        self._order_by, self._update = order_by, update
         self._parts: dict[Bucket, list[pa.Table]] = {}
         for piece in pieces:
             for bucket, rows in piece.divide():
@@ -274,7 +285,8 @@ class _MemoryRun:
 
     @property
     def schema(self) -> pa.Schema:
-        return next(iter(self._parts.values()))[0].schema
+        first: pa.Table = next(iter(self._parts.values()))[0]
+        return self._update(first.slice(0, 0)).schema
 
     @property
     def buckets(self) -> Iterable[Bucket]:
@@ -283,12 +295,17 @@ class _MemoryRun:
     def read(self, bucket: Bucket) -> Iterator[pa.Table]:
         parts = self._parts[bucket]
         if self._order_by is None or len(parts) == 1:
-            yield from _slices(pa.concat_tables(parts), _STEP_BYTES)
+            for _, alike in groupby(parts, key=lambda part: part.schema):
+                yield from map(self._update, _slices(pa.concat_tables(alike), _STEP_BYTES))
         else:
-            yield from _merge_in_memory(parts, self._order_by)
+            yield from _merge_in_memory(parts, self._order_by, self._update)
 
 
-def _merge_in_memory(parts: Sequence[pa.Table], order_by: Sequence[str]) -> Iterator[pa.Table]:
+def _merge_in_memory(
+    parts: Sequence[pa.Table],
+    order_by: Sequence[str],
+    update: Callable[[pa.Table], pa.Table],
+) -> Iterator[pa.Table]:
     """Merge sorted tables; of changes with the same key, those of earlier tables come first."""
     order = _sorted_positions(pa.concat_tables([part.select(order_by) for part in parts]), order_by)
     counts = [part.num_rows for part in parts]
@@ -300,7 +317,8 @@ def _merge_in_memory(parts: Sequence[pa.Table], order_by: Sequence[str]) -> Iter
         sources = part_of_row[rows]
         taken = np.bincount(sources, minlength=len(parts))
         # The tables are sorted, so these rows are the next ones of each table.
-        following = [parts[n].slice(done[n], taken[n]) for n in np.flatnonzero(taken).tolist()]
+        sliced = (parts[n].slice(done[n], taken[n]) for n in np.flatnonzero(taken).tolist())
+        following = [update(rows) for rows in sliced]
         moved = np.cumsum(taken) - taken - first_rows - done
         yield pa.concat_tables(following).take(pa.array(rows + moved[sources]))
         done += taken

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakemark.schema import dictionaries
 from lakemark.schema.dictionaries import ENCODED_TEXTS, decode
 from lakemark.write import shared_dictionaries
 from lakemark.write.shared_dictionaries import SharedDictionaries
@@ -76,3 +77,23 @@ def test_more_texts_than_fit_are_plain(is_first: bool) -> None:
         found = shared.decode(shared.update(rows))
         assert found.schema.field("a").type == found.schema.field("b").type == pa.string()
         assert found.to_pydict() == decode(expected).to_pydict()
+
+
+def test_a_dictionary_with_a_long_text_is_given_up() -> None:
+    shared = SharedDictionaries()
+    first = shared.encode(arriving(["y", "x"], [True, True]))
+    second = shared.encode(arriving(["y", "x" * 2_000], [True, True]))
+    assert first.schema.field("a").type == pa.int32()
+    assert second.schema.field("a").type == pa.string()
+    assert shared.update(first).column("a").to_pylist() == ["x", "y"]
+
+
+def test_texts_that_exceed_an_arrow_array_are_decoded_in_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Arrow fails with "Take operation overflowed binary array capacity" from 2 GiB on."""
+    monkeypatch.setattr(dictionaries, "_MAX_ARRAY_BYTES", 50)
+    texts: Texts = ["long" * 5, "", None, "ä" * 30] * 3
+    plain = decode(arriving(texts, [True, False])).column("a")
+    assert plain.to_pylist() == [*texts[1:], texts[0]]
+    assert [len(chunk) for chunk in plain.chunks] == [1] * len(texts)

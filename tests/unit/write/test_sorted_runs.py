@@ -159,3 +159,21 @@ def test_rows_are_sorted_by_several_columns_with_nulls_first(
     rows_of_all = [row for batch in batches for row in batch]
     expected = sorted(rows_of_all, key=lambda row: [(v is not None, v) for v in row])
     assert found == expected
+
+
+@pytest.mark.parametrize("sort", [SortMode.NONE, SortMode.GLOBAL])
+def test_rows_do_not_grow_in_memory_when_a_dictionary_is_given_up(sort: SortMode) -> None:
+    few, many = ([f"{n:01000d}" for n in range(count)] for count in (50, 500))
+    before = pa.total_allocated_bytes()
+    with SortedRuns(sort, partition_path="") as runs:
+        for texts, count in ((few, 40_000), (many, 500)):
+            encoded = pa.array(texts).dictionary_encode()
+            rows = {
+                RECORD_KEY: [str(n) for n in range(count)],
+                "text": encoded.take(pa.array(np.arange(count) % len(texts))),
+            }
+            runs.add(pa.table(rows), np.zeros(count, np.int32))
+        (bucket,) = runs.finish()
+        assert pa.total_allocated_bytes() - before < 10 << 20, "plain texts have 40 MB"
+        found = pa.concat_tables(runs.read(bucket))
+    assert sorted(found.column("text").to_pylist()) == sorted([*few * 800, *many])
