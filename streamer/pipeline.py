@@ -43,6 +43,7 @@ from streamer.config.snapshot import snapshot_warnings
 from streamer.config.table_source import TableSourceConfig
 from streamer.events import CAUGHT_UP, Event, Listener, RunStopped, SnapshotRead
 from streamer.executors import check_executors, is_local
+from streamer.index_setup import create_record_index, first_ring_count, index_of_new_table
 from streamer.jvm_exit import report_jvm_exit
 from streamer.letter_expiry import LetterExpiry
 from streamer.loop import StreamLoop
@@ -64,12 +65,7 @@ from streamer.sources.snapshots.source import SnapshotSource
 from streamer.sources.snapshots.topic import TopicAfterSnapshot
 from streamer.sources.source import FirstRecords, Source
 from streamer.sources.tables.source import TableSource
-from streamer.table_setup import (
-    coordination_of,
-    create_record_index,
-    first_ring_count,
-    index_of_new_table,
-)
+from streamer.table_setup import coordination_of
 
 _LOG = logging.getLogger(__name__)
 

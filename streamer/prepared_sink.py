@@ -16,6 +16,7 @@ from sinks.letter_layout import LetterLayout
 from streamer.config.column_roles import check_column_roles, partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
+from streamer.index_setup import find_index, has_partitioned_record_index
 from streamer.record_conversion import record_converter, value_columns
 from streamer.source_defaults import check_ordering
 from streamer.table_setup import (
@@ -28,9 +29,7 @@ from streamer.table_setup import (
     coordination_of,
     dead_letters_location,
     dead_letters_spec,
-    find_index,
     find_table,
-    has_partitioned_record_index,
     table_spec,
 )
 from transforms.record_converter import RecordConverter

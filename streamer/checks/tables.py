@@ -17,6 +17,7 @@ from streamer.checks.check import Check, Finding
 from streamer.config.column_roles import new_column_problems, partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
+from streamer.index_setup import find_index
 from streamer.table_setup import (
     check_clustering,
     check_log_compaction,
@@ -27,7 +28,6 @@ from streamer.table_setup import (
     coordination_of,
     dead_letters_location,
     dead_letters_spec,
-    find_index,
     find_table,
     table_spec,
 )
