@@ -113,10 +113,12 @@ def _version_of(storage: Storage, before: TableProperties) -> str | None:
     """
     try:
         content, version = storage.read_versioned(PROPERTIES_PATH)
-    except NotFound:
-        content, version = storage.read(BACKUP_PATH), None
-    else:
         version = version or ""
+    except NotFound:
+        try:
+            content, version = storage.read(BACKUP_PATH), None
+        except NotFound as error:  # Apache Hudi has just written the new properties
+            raise _changed(storage) from error
     if TableProperties.parse(content).to_bytes() != before.to_bytes():
         raise _changed(storage)
     return version

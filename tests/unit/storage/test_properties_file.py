@@ -98,6 +98,13 @@ def test_properties_derived_from_outdated_ones_are_refused(storage: Storage) -> 
     assert storage.head(BACKUP_PATH) is None
 
 
+def test_properties_that_another_program_is_replacing_are_not_replaced(storage: Storage) -> None:
+    before = read_properties(storage)
+    begin_to_replace(storage, None)
+    with pytest.raises(WriteConflict, match="changed by another process"):
+        replace_properties(BetweenSteps(storage), before, before, lambda: None)
+
+
 def test_the_store_compares_when_properties_change_between_look_and_write() -> None:
     storage = new_storage()
     before = spec().to_properties()
