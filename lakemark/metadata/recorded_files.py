@@ -13,7 +13,7 @@ the recorded size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lakemark.errors import CorruptData
@@ -115,7 +115,7 @@ class RecordedFiles:
                 recorded[log.path] = log
         return recorded
 
-    def _created_at(self, listed: Iterable[DataFile]) -> str:
+    def _created_at(self, listed: Sequence[DataFile]) -> str:
         """Return when the partition was created, if it was created again; otherwise "".
 
         An index may be dropped and created again. Commits from before name files of the dropped
@@ -124,7 +124,7 @@ class RecordedFiles:
         time. Writers of Apache Hudi may update the partition from this time on.
         """
         named = {file.name.instant for file in listed}
-        created = [i for i in self._creations() if i.requested_at in named]
+        created = [i for i in self._creations(listed) if i.requested_at in named]
         return max((self._exists_from(i) for i in created), default="")
 
     def _exists_from(self, creation: Instant) -> str:
@@ -134,12 +134,18 @@ class RecordedFiles:
             return completed_at
         return min(creation.requested_at, completed_at)  # in version 6, without the milliseconds
 
-    def _creations(self) -> list[Instant]:
-        """Return the commits that created partitions."""
-        return [i for i in self.timeline.completed(Action.DELTA_COMMIT) if self._is_creation(i)]
+    def _creations(self, files: Iterable[DataFile]) -> list[Instant]:
+        """Return the commits that created partitions.
+
+        If the indexing action of such a commit is archived, the commit is found by a base file in
+        ``files``: other delta commits write only logs.
+        """
+        with_base = {file.name.instant for file in files if not isinstance(file, LogFile)}
+        deltas = self.timeline.completed(Action.DELTA_COMMIT)
+        return [i for i in deltas if i.requested_at in with_base or self._is_creation(i)]
 
     def _newest_bases(
-        self, partition: str, files: Iterable[DataFile], created_at: str
+        self, partition: str, files: Sequence[DataFile], created_at: str
     ) -> dict[str, tuple[Instant, DataFile]]:
         """Return the newest base file of each file group, and the instant that wrote that file.
 
@@ -152,7 +158,7 @@ class RecordedFiles:
         named = {name.instant for name in bases}
         all_have_one = groups <= {name.file_id for name in bases}
         found: dict[str, tuple[Instant, DataFile]] = {}
-        for instant in self._base_writers():
+        for instant in self._base_writers(files):
             if (instant.completed_at or "") < created_at:
                 continue
             if all_have_one and self._is_creation(instant) and instant.requested_at not in named:
@@ -164,10 +170,10 @@ class RecordedFiles:
                 break
         return found
 
-    def _base_writers(self) -> Iterator[Instant]:
+    def _base_writers(self, files: Iterable[DataFile]) -> Iterator[Instant]:
         """Yield the compactions, and the commits that created a partition, newest first."""
-        compactions = self.timeline.completed(Action.COMMIT)
-        yield from sorted((*compactions, *self._creations()), key=self._begins, reverse=True)
+        writers = (*self.timeline.completed(Action.COMMIT), *self._creations(files))
+        yield from sorted(writers, key=self._begins, reverse=True)
 
     def _since_compaction(self) -> list[Instant]:
         """Return the valid delta commits that the last compaction does not include, in order."""

@@ -21,7 +21,8 @@ def was_built_since(requested_at: str, metadata: Timeline, data: Timeline) -> bo
     """Return whether a partition of the metadata table was built after an instant was requested.
 
     The metadata table's archival may have archived the instant that created the partition of an
-    index. The data table's timeline then still has the instant that announced the index.
+    index. The data table's timeline then still has the instant that announced the index, because
+    archival keeps it as long as a commit from before its completion is active.
     """
     commits = metadata.completed(Action.DELTA_COMMIT)
     created = (i for i in commits if creates_partition(i, data))

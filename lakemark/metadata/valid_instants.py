@@ -46,13 +46,14 @@ def initial(number: int) -> str:
 
 
 def creates_partition(instant: Instant, data: Timeline) -> bool:
-    """Return whether a delta commit of a metadata table created a partition.
+    """Return whether a delta commit of a metadata table is known to have created a partition.
 
     A partition of a new metadata table is created by an instant with a number. A partition that is
     added later is created by an instant with the requested time of the indexing action. If its
     instant had a number, it would become the start of the metadata table's timeline. Then Apache
     Hudi would no longer take instants between the number and the old start for archived, and would
-    ignore their base files. Indexing actions are never archived. Source:
+    ignore their base files. The result is False if the indexing action is archived, so that all
+    commits from before its completion are archived, too. Source:
     ``HoodieBackedTableMetadataWriter.generateUniqueInstantTime``.
 
     Args:

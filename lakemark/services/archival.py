@@ -132,13 +132,13 @@ def archive(
 def _drop_pending_savepoints(
     store: TimelineStore, timeline: Timeline, instants: Collection[Instant]
 ) -> None:
-    """Delete pending savepoints, whose process died, of commits that are archived now.
+    """Delete pending savepoints, whose process died, of commits that are archived now or earlier.
 
     They protect nothing, but would be older than archived commits; see ``archival_plan``.
     """
-    archived = {instant.requested_at for instant in instants}
+    last = max(instant.requested_at for instant in instants)
     for pending in timeline.pending(Action.SAVEPOINT):
-        if pending.requested_at in archived:
+        if pending.requested_at <= last:
             store.forget(pending)
 
 

@@ -113,15 +113,30 @@ def plan(
     commits = commits_by_request(timeline)
     if not is_due(timeline, policy):
         return ()
-    end = min([*keep_from, *(i for i, _ in needed_on(timeline, policy, version))], default=None)
-    oldest = commits[: len(commits) - policy.min_commits]
-    chosen = [i for i in oldest if end is None or i.requested_at < end]
+    first_kept = commits[len(commits) - policy.min_commits].requested_at
+    needed = (instant for instant, _ in needed_on(timeline, policy, version))
+    end = _before_indexing(timeline, min([first_kept, *keep_from, *needed]))
+    chosen = [i for i in commits if i.requested_at < end]
     if not chosen:
         return ()
     last = chosen[-1].requested_at
     following = _FOLLOWING_IN_V6 if version.logs_name_their_slice else _FOLLOWING
     chosen += [i for i in timeline.completed(*following) if i.requested_at < last]
     return tuple(sorted(chosen, key=lambda i: (i.requested_at, i.action)))
+
+
+def _before_indexing(timeline: Timeline, first_kept: str) -> str:
+    """Return the first instant that stays active if ``first_kept`` and all later ones stay.
+
+    An indexing action stays if it completed after the request of ``first_kept``. Its index may
+    contain the rows of that commit, so a rollback of the commit must find the action
+    (``undo_checks.was_built_since``).
+    """
+    indexing = sorted(timeline.completed(Action.INDEXING), key=lambda i: i.requested_at)
+    for built in reversed(indexing):
+        if built.requested_at < first_kept < (built.completed_at or ""):
+            first_kept = built.requested_at
+    return first_kept
 
 
 def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:

@@ -154,8 +154,10 @@ def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
     - After the requested time of the clean, the table was restored.
     - After that time, a savepoint began to keep some of the plan's files.
     - After that time, an older instant was rolled back, and the clean has not begun.
+    - Newer instants were archived, and the clean has not begun. Archival keeps the instants after a
+      pending clean, except in table version 6, and the archive may contain such a restore.
 
-    In the last three cases a writer created the plan after it had lost the lock. While a plan
+    In the last four cases a writer created the plan after it had lost the lock. While a plan
     exists, restores, savepoints and rollbacks of completed commits refuse to begin. A plan that was
     created so late may name files that are needed again.
 
@@ -312,6 +314,8 @@ def _obsolete(
     """Return why a plan must not be executed; an empty text if the plan may be executed."""
     if planned is None:
         return "its plan is empty or missing"
+    if pending.state is State.REQUESTED and timeline.is_archived(pending.requested_at):
+        return "newer instants were archived"
     later = (i for i in timeline.completed() if (i.completed_at or "") > pending.requested_at)
     for change in later:
         if change.action is Action.RESTORE or (

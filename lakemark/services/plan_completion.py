@@ -6,12 +6,13 @@ look for such files.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from lakemark.log.log_writers import writers_in
 from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
 from lakemark.model.file_slice import LogFile
-from lakemark.storage.storage import Storage
+from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_system_view import FileSystemView
 
@@ -64,7 +65,9 @@ def _with_committed_logs(
 
 
 def _holds_committed_rows(log: LogFile, timeline: Timeline, storage: Storage) -> bool:
-    return any(timeline.is_committed(writer) for writer in writers_in(storage, log))
+    with suppress(NotFound):  # a rollback deleted it after it was listed
+        return any(timeline.is_committed(writer) for writer in writers_in(storage, log))
+    return False
 
 
 def _slice_to_rewrite(

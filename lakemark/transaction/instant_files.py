@@ -142,7 +142,13 @@ def has_rollback_block(context: TableContext, path: str, instant: str) -> bool:
         return False
     files = context.storage.list_folder(folder)[1]
     later = [info for info in files if _comes_after(info.name, log)]
-    return any(instant in targets_in(context.storage, info) for info in later)
+    return any(_undoes(context.storage, info, instant) for info in later)
+
+
+def _undoes(storage: Storage, log: ObjectInfo, instant: str) -> bool:
+    with suppress(NotFound):  # it was deleted after it was listed
+        return instant in targets_in(storage, log)
+    return False
 
 
 def _comes_after(name: str, log: LogFileName) -> bool:

@@ -27,7 +27,7 @@ handlers from version 2 to 9 of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from lakemark.config import keys
@@ -41,6 +41,7 @@ from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import LogFile
 from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
 from lakemark.storage.properties_file import read_properties, replace_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.archive_log import is_archive_log
@@ -289,10 +290,15 @@ def _write_timeline(
         return
     storage, layout = context.storage, layout_of(change.after, version)
     _delete_leftovers(storage, layout, {move.source for move in change.moves}, lease)
-    rows = change.archived
+    is_v6 = not layout.names_completion
+    restores = [row for row in change.archived if is_v6 and row.action == Action.RESTORE]
+    rows = [row for row in change.archived if row not in restores]
     if rows:
         writer = TimelineStore(storage, layout, version).archive_writer(lease.check)
         writer.add(iter(rows), rows[0].requested_at, rows[-1].requested_at)
+    moved = {move.target for move in change.moves}
+    for restore in restores:
+        _activate_restore(context, restore, layout, moved, lease)
     for move in change.moves:
         content = content_of(storage, move, version)
         lease.check()
@@ -302,6 +308,37 @@ def _write_timeline(
             storage.set_modified_at(move.target, context.timeline.clock.parse(completed_at))
         elif move.moved.state is State.REQUESTED:
             _keep_modified_at(storage, move)
+
+
+def _activate_restore(
+    context: TableContext,
+    restore: ArchivedInstant,
+    layout: TimelineLayout,
+    moved: Collection[str],
+    lease: Lease,
+) -> None:
+    """Write an archived restore to the active timeline of version 6 instead of the archive.
+
+    The archive of version 6 has no field for the plan of a restore, which shows the undone instants
+    (``undone_instants.find_undone``). In this version, archival keeps restores active.
+
+    Args:
+        context: the table.
+        restore: the archived restore.
+        layout: the layout of version 6.
+        moved: the paths of files that an archiver had still to delete. They are moved.
+        lease: the lock.
+    """
+    requested = Instant(restore.requested_at, Action.RESTORE, State.REQUESTED)
+    done = replace(requested.completed(restore.completed_at), is_legacy=True)
+    contents = {requested: restore.plan or b"", requested.inflight(): b"", done: restore.metadata}
+    paths = {f"{layout.folder}/{layout.name_of(one)}": one for one in contents}
+    for path in paths.keys() - set(moved):
+        lease.check()
+        context.storage.create(path, contents[paths[path]])
+        if paths[path] is done:
+            at = context.timeline.clock.parse(restore.completed_at)
+            context.storage.set_modified_at(path, at)
 
 
 def _keep_modified_at(storage: Storage, move: Move) -> None:

@@ -6,6 +6,7 @@ one, and reads its logs with the newest file slice (see ``lakemark.services.arch
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -14,8 +15,11 @@ import pyarrow as pa
 import pytest
 
 import lakemark
+from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.change_version import change_table_version
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from lakemark.table import Table
@@ -53,6 +57,31 @@ def test_queries_do_not_add_old_logs_to_the_newest_slice(
     oracle: Oracle, tmp_path: Path, act: Callable[[Table], None], version: int
 ) -> None:
     path = tmp_path / "orders"
+    archive_after(act, path, version)
+    for through in ("false", "true"):
+        found = oracle.read(path, options={"hoodie.metadata.enable": through})
+        rows = dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
+        assert rows["a"] == 3, f"metadata table {through}"
+
+
+@pytest.mark.parametrize("act", [create_index, restore])
+def test_a_downgrade_of_apache_hudi_does_not_convert_the_archived_action(
+    oracle: Oracle, tmp_path: Path, act: Callable[[Table], None]
+) -> None:
+    """The downgrade of lakemark does (docs/versions.md)."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    archive_after(act, ours, version=8)
+    shutil.copytree(ours, theirs)
+    with oracle.named("t", theirs):
+        result = oracle.query("CALL downgrade_table(table => 't', to_version => 'SIX')")
+    assert result.to_pylist() == [{"result": False}]
+    change_table_version(open_table(StorageLocation(str(ours))), FormatVersion.V6, LocalRunner(1))
+    rows = oracle.read(ours)
+    assert dict(zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True))["a"] == 3
+
+
+def archive_after(act: Callable[[Table], None], path: Path, version: int) -> None:
+    """Create a table with three commits, and archive the act after the first of them."""
     table = lakemark.create(
         str(path),
         schema=SCHEMA,
@@ -68,10 +97,6 @@ def test_queries_do_not_add_old_logs_to_the_newest_slice(
     write(table, 3)
     table.compact()
     archive_up_to(table, old)
-    for through in ("false", "true"):
-        found = oracle.read(path, options={"hoodie.metadata.enable": through})
-        rows = dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
-        assert rows["a"] == 3, f"metadata table {through}"
 
 
 def archive_up_to(table: Table, last: str) -> None:

@@ -104,8 +104,8 @@ OF_PLANS = (
     ),
     Mutant(
         "lakemark/services/archival_plan.py",
-        "oldest = commits[: len(commits) - policy.min_commits]",
-        "oldest = commits[: len(commits) - policy.min_commits + 1]",
+        "first_kept = commits[len(commits) - policy.min_commits].requested_at",
+        "first_kept = commits[len(commits) - policy.min_commits + 1].requested_at",
         "fewer commits stay active than should",
         _ARCHIVAL,
     ),
@@ -153,8 +153,8 @@ OF_PLANS = (
     ),
     Mutant(
         "lakemark/services/archival_plan.py",
-        "chosen = [i for i in oldest if end is None or i.requested_at < end]",
-        "chosen = [i for i in oldest if end is None or i.requested_at <= end]",
+        "chosen = [i for i in commits if i.requested_at < end]",
+        "chosen = [i for i in commits if i.requested_at <= end]",
         "the commit that somebody still needs is archived",
         _ARCHIVAL,
     ),

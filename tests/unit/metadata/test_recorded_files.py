@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
+from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
+import lakemark
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.log_block import MAGIC
 from lakemark.metadata import metadata_store
 from lakemark.metadata.metadata_files import first_log_file, log_file
-from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, open_metadata_table
 from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.recorded_files import RecordedFiles
 from lakemark.metadata.valid_instants import ValidInstants
 from lakemark.metadata.writer_state import MetadataTableBehind
+from lakemark.model.action import Action
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.open_table import open_table
 from lakemark.operations.table_writer import TableWriter
-from lakemark.storage import Storage
+from lakemark.storage import Storage, StorageLocation
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.locks.lock_provider import LOCK_PATH
 from lakemark.timeline.timeline_store import TimelineStore
@@ -317,3 +323,26 @@ def _may_be_lost(apaches: ApachesTable, file: DataFile) -> bool:
     is_first = isinstance(file.name, LogFileName) and file.name.write_token == "0-0-0"
     known = apaches.timeline.find(file.name.instant)
     return is_first or (known is not None and not known.is_completed)
+
+
+def test_an_index_that_was_created_again_is_complete_after_its_indexing_action_was_archived() -> (
+    None
+):
+    """A compaction from before the drop wrote files of the same names, which are gone."""
+    schema = pa.schema([("id", pa.string()), ("v", pa.int64())])
+    location = f"memory://{uuid4().hex}/orders"
+    table = lakemark.create(
+        location, schema=schema, record_key="id", index="lookup", merge_mode="commit_time"
+    )
+    table.create_index("record_index")
+    for number in range(12):
+        table.upsert(pa.table([[f"{number}"], [number]], schema))
+    table.drop_index("record_index")
+    table.create_index("record_index")
+    table.upsert(pa.table([["0"], [1]], schema))
+    to = open_table(StorageLocation(location))
+    created = to.timeline.completed(Action.INDEXING)[-1].requested_at
+    later = tuple(i for i in to.timeline.instants if i.requested_at > created)
+    for data in (to.timeline, replace(to.timeline, instants=later)):
+        metadata = open_metadata_table(to.storage, to.properties, data, UTC_CLOCK)
+        assert metadata is not None and metadata.find_file_mismatch("record_index") is None

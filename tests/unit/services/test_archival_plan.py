@@ -145,3 +145,14 @@ def test_a_metadata_table_keeps_what_its_data_table_shows() -> None:
 def test_commits_count_by_their_request() -> None:
     late = Instant(time(1), Action.COMMIT, State.COMPLETED, time(9))
     assert commits_by_request(timeline(done(2), late)) == [late, done(2)]
+
+
+def test_an_index_stays_active_as_long_as_a_commit_from_before_it_was_complete() -> None:
+    """Otherwise a rollback of the commit would not remove its rows from the index."""
+    ten = [done(number * 10) for number in range(1, 7)]
+    built = replace(done(15, Action.INDEXING), completed_at=time(51))
+    first = replace(done(5, Action.INDEXING), completed_at=time(16))
+    assert plan(timeline(*ten, built), POLICY, V9) == (ten[0],)
+    assert plan(timeline(*ten, built, first), POLICY, V9) == ()
+    early = replace(built, completed_at=time(49))
+    assert plan(timeline(*ten, early), POLICY, V9) == (ten[0], early, *ten[1:4])

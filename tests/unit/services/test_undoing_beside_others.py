@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.clustering_plan import ClusteringGroup, ClusteringPlan, PlannedSlice
 from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
-from lakemark.model.file_slice import FileGroupId
+from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.restore_plan import EMPTY_TABLE, RestorePlan, UndoneInstant
@@ -32,6 +33,7 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.services import archival, cleaning
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.plan_completion import complete_plan
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage.storage import NotFound
@@ -48,7 +50,7 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.undone_instants import find_undone
 from lakemark.transaction.carried_metadata import CHECKPOINT_KEY
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
-from lakemark.transaction.instant_files import awaited_logs
+from lakemark.transaction.instant_files import awaited_logs, has_rollback_block
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from lakemark.transaction.transaction import Transaction
 from lakemark.upgrade.change import change_version
@@ -121,6 +123,25 @@ def has_metadata_table(table: Table) -> bool:
 
 
 # Cleans
+
+
+def test_a_clean_that_was_planned_before_an_archived_restore_deletes_nothing(
+    clock: VirtualTime,
+) -> None:
+    """A paused writer creates its plan after the restore was archived."""
+    table = with_commits(clock, 5)
+    late, planned = plan_clean(table)
+    content = table.storage.read(table.open().table.store.path_of(late))
+    table.open().table.store.forget(late)
+    restore_to(table.open(), commits(table)[-3].requested_at)
+    assert set(data_files(table.storage)) & set(planned.paths), "the plan names files of the table"
+    for key in "bcdef":
+        commit(table.open(), [Row(key, 9, 9)])
+    assert archive(table.open().table, ARCHIVAL, None)
+    assert not table.open().table.timeline.completed(Action.RESTORE)
+    table.open().table.store.create(late, content)
+    assert cleaning.claim(table.open().table.context, late) is None
+    assert late not in table.pending()
 
 
 def test_a_clean_that_another_writer_executes_is_left_to_it(clock: VirtualTime) -> None:
@@ -331,6 +352,32 @@ def test_savepoint_of_version_6_is_restored_after_an_upgrade(clock: VirtualTime)
     assert table.rows() == {"a": 3}
 
 
+def test_an_archived_restore_shows_after_a_downgrade_which_instants_it_has_undone(
+    clock: VirtualTime,
+) -> None:
+    """Its plan has no place in the archive of version 6, so it becomes active again."""
+    table = with_commits(clock)
+    kept, *undone = (i.requested_at for i in commits(table)[-3:])
+    restore_to(table.open(), kept)
+    for value in range(10, 15):
+        commit(table.open(), [Row("a", value, value)])
+    assert archive(table.open().table, ARCHIVAL, None)
+    assert not table.open().table.timeline.completed(Action.RESTORE)
+    for version in (FormatVersion.V6, FormatVersion.V9):
+        change_version(table.open().table.context, version)
+        store, timeline = table.open().table.store, table.open().table.timeline
+        assert timeline.completed(Action.RESTORE), f"in version {version:d}"
+        found = find_undone(store, [*undone, "20250101"], timeline, store.load_archived())
+        assert found == set(undone)
+    for value in (15, 16):
+        commit(table.open(), [Row("a", value, value)])
+    assert archive(table.open().table, ARCHIVAL, None)
+    store, timeline = table.open().table.store, table.open().table.timeline
+    assert not timeline.completed(Action.RESTORE)
+    assert find_undone(store, undone, timeline, store.load_archived()) == set(undone)
+    assert table.rows() == {"a": 16}
+
+
 def test_archiver_keeps_all_while_another_process_drops_the_metadata_table(
     clock: VirtualTime,
 ) -> None:
@@ -493,6 +540,49 @@ def test_an_archived_restore_shows_which_instants_it_has_undone() -> None:
     at.store.archive([completed], lambda: None)
     archived = at.store.load_archived()
     assert find_undone(at.store, [undone, unknown], at.load(), archived) == {undone}
+
+
+def logs_of_version_6(clock: VirtualTime) -> tuple[Table, FileSlice]:
+    """Return a table whose file slice has a log of each of two commits."""
+    table = with_commits(clock, 2, TableType.MERGE_ON_READ, FormatVersion.V6)
+    (found,) = table.open().table.view().latest_slices()
+    assert len(found.logs) >= 2
+    return table, found
+
+
+def test_a_log_that_was_deleted_after_the_listing_is_not_compacted(clock: VirtualTime) -> None:
+    """A rollback of another process deletes the logs of its commit, which no plan names."""
+    table, found = logs_of_version_6(clock)
+    operation = replace(CompactionOperation.of(found), log_files=(), log_bytes=0)
+    plan, view = CompactionPlan((operation,)), table.open().table.view()
+    *kept, deleted = (log.path for log in found.logs)
+    table.storage.delete([deleted])
+    (completed,) = complete_plan(plan, next_time(table.open()), view, table.storage).operations
+    assert [f"{operation.group.partition_path}/{name}" for name in completed.log_files] == kept
+
+
+def test_a_log_that_was_deleted_after_the_listing_undoes_nothing(clock: VirtualTime) -> None:
+    table, found = logs_of_version_6(clock)
+    first, *_, last = (log.path for log in found.logs)
+    cleaned = InterruptedStorage(table.storage, lambda: table.storage.delete([last]))
+    cleaned.is_before = lambda _, method, path: path == last
+    assert not has_rollback_block(table.open(cleaned).table.context, first, "20250101")
+    assert cleaned.stopped_at
+
+
+def test_a_dead_savepoint_is_deleted_also_if_its_commit_is_archived_already(
+    clock: VirtualTime,
+) -> None:
+    """Apache Hudi archives commits with a pending savepoint."""
+    table = with_commits(clock, 4)
+    saved = commits(table)[0].requested_at
+    assert archive(table.open().table, ARCHIVAL, None)
+    store = table.open().table.store
+    store.create(Instant(saved, Action.SAVEPOINT, State.INFLIGHT))
+    for value in range(10, 13):
+        commit(table.open(), [Row("a", value, value)])
+    assert archive(table.open().table, ARCHIVAL, None)
+    assert table.pending() == []
 
 
 def test_logs_in_plans_of_all_table_services_are_awaited() -> None:
