@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import Protocol
 
@@ -13,7 +14,10 @@ from streamer.job.member import Member
 from streamer.job.outcome import Outcome
 from streamer.job.plan import TopicTemplate
 from streamer.metrics.server import RunMonitor
+from streamer.sources.errors import NoTopicMatches
 from streamer.sources.topic_questions import list_topics
+
+_log = logging.getLogger(__name__)
 
 
 class AddsTopic(Protocol):
@@ -33,10 +37,11 @@ class AddsTopic(Protocol):
 class TopicDiscovery(Member):
     """Adds a pipeline for each topic that matches the pattern of a file.
 
-    With ``run.mode: once``, it searches once. Otherwise it searches every
-    ``source.topic_interval_s``, and a failed search is repeated whatever the error is, because
-    nobody else would notice new topics. The pipeline of a topic that disappears fails on its own.
-    When the topic is back, the pipeline starts again.
+    With ``run.mode: once``, it searches once, and fails if no topic matches. Otherwise it searches
+    every ``source.topic_interval_s``, and a failed search is repeated whatever the error is,
+    because nobody else would notice new topics. A warning says that no topic matches yet. The
+    pipeline of a topic that disappears fails on its own. When the topic is back, the pipeline
+    starts again.
 
     Args:
         template: describes the pipelines.
@@ -75,9 +80,10 @@ class TopicDiscovery(Member):
         return not self._is_once or super()._may_pass(error)
 
     def _search(self) -> None:
-        pattern = self._template.pattern
         topics = list_topics(self._spark, self._template.sample.kafka)
-        found = sorted(topic for topic in topics if matches(pattern, topic))
+        found = sorted(topic for topic in topics if matches(self._template.pattern, topic))
+        if not found:
+            self._complain(topics)
         self._report(found)
         for topic in found:
             is_back = topic in self._known - self._present
@@ -85,6 +91,16 @@ class TopicDiscovery(Member):
             self._known.add(topic)
             self._present.add(topic)
         self._present = set(found)
+
+    def _complain(self, topics: Collection[str]) -> None:
+        """Raise ``NoTopicMatches`` in mode ``once``; otherwise log it at the first search."""
+        brokers = self._template.sample.kafka.bootstrap_servers
+        error = NoTopicMatches(self._template.pattern, brokers, topics)
+        if self._is_once:
+            raise error
+        if not self._has_succeeded:
+            interval_s = self._template.sample.kafka.topic_interval_s
+            _log.warning("%s; the search is repeated every %g seconds", error, interval_s)
 
     def _report(self, found: Collection[str]) -> None:
         new = tuple(topic for topic in found if topic not in self._known)

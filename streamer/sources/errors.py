@@ -9,6 +9,7 @@ SourceError
 ├─ ConnectorMissing    (Permanent) Spark runs without the Kafka connector
 ├─ LoginMissing        (Permanent) Spark runs without the classes of a login
 ├─ TopicNotFound       (Permanent)
+├─ NoTopicMatches      (Permanent) no topic matches ``source.topic_pattern``
 ├─ UnknownPartitions   (Permanent) ``source.starting_offsets`` names partitions that the topic lacks
 ├─ EndingPassed        (Permanent) the table has read past ``source.ending_offsets``
 ├─ EndingNotReached    (Permanent) the topic does not have ``source.ending_offsets`` yet
@@ -26,10 +27,14 @@ SourceError
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from lakemark.errors import HudiError, Permanent, Retriable
 from sinks.audit import OffsetGap
 from streamer.sources.kafka_offsets import LostRange
+
+#: How many topics an error names.
+_NAMED_TOPICS: Final = 10
 
 
 class SourceError(HudiError):
@@ -116,6 +121,31 @@ class TopicNotFound(SourceError, Permanent):
             f"{topic} (at a broker that lakemark has started: lakemark broker create-topic {topic})"
         )
         self.topic, self.bootstrap = topic, bootstrap
+
+
+class NoTopicMatches(SourceError, Permanent):
+    """No topic that this client may see matches ``source.topic_pattern``.
+
+    Args:
+        pattern: the pattern.
+        bootstrap: the brokers.
+        topics: the names of the topics that do not match.
+    """
+
+    def __init__(self, pattern: str, bootstrap: str, topics: Collection[str]) -> None:
+        super().__init__(
+            f"no topic at {bootstrap} matches source.topic_pattern {pattern} (which must match the "
+            f"whole name); {_visible(topics)}; correct the pattern, create a topic that "
+            "matches, or check the topics' access rules"
+        )
+        self.pattern, self.bootstrap, self.topics = pattern, bootstrap, tuple(topics)
+
+
+def _visible(topics: Collection[str]) -> str:
+    """Say which topics a client may see; topics of Kafka itself never match."""
+    names = sorted(one for one in topics if not one.startswith("__"))
+    more = ", …" if len(names) > _NAMED_TOPICS else ""
+    return f"this client may see {', '.join(names[:_NAMED_TOPICS]) or 'no topic'}{more}"
 
 
 class UnknownPartitions(SourceError, Permanent):

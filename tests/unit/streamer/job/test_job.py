@@ -25,7 +25,7 @@ from streamer.job.job_pipeline import JobPipeline
 from streamer.job.plan import plan_job
 from streamer.jvm_exit import JvmEnded
 from streamer.metrics.server import RunMonitors
-from streamer.sources.errors import BrokerUnreachable, TopicNotFound
+from streamer.sources.errors import BrokerUnreachable, NoTopicMatches, TopicNotFound
 from streamer.status.control import RunAction
 from tests.unit.streamer.job.files import write
 from tests.waiting import until
@@ -94,7 +94,9 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     return broker
 
 
-def of_pattern(folder: Path, name: str, lake: str, **sections: Any) -> str:
+def of_pattern(
+    folder: Path, name: str, lake: str, mode: str = "continuous", **sections: Any
+) -> str:
     """Write a file that describes a pipeline for each topic that begins with ``shop.``."""
     source = {"bootstrap_servers": BROKER, "topic_pattern": r"shop\..*"}
     retry = {"backoff_s": SOON_S, "max_backoff_s": SOON_S}
@@ -103,7 +105,7 @@ def of_pattern(folder: Path, name: str, lake: str, **sections: Any) -> str:
         name,
         source={**source, "topic_interval_s": SOON_S},
         table={"path": f"{folder}/{lake}/{{topic}}", "record_key": "id"},
-        run={"retry": retry},
+        run={"retry": retry, "mode": mode},
         metrics={"port": 0},
         **sections,
     )
@@ -302,6 +304,49 @@ def test_failed_search_is_seen_and_repeated(broker: Broker, tmp_path: Path) -> N
         broker.failure = None
         until(lambda: run.reasons() == ["1 of 1 pipelines are ready"])
         assert run.events[name][-1:] == [TopicsFound(r"shop\..*", ("shop.a",))]
+    assert run.failure is None
+
+
+def test_search_that_ends_fails_if_no_topic_matches(broker: Broker, tmp_path: Path) -> None:
+    broker.topics = ["shops.a", "__consumer_offsets"]
+    file = of_pattern(tmp_path, "pattern", "lake", mode="once")
+    with Running([file]).until_end() as run:
+        run._thread.join(LONG_S)
+    assert isinstance(run.failure, PipelinesFailed)
+    (failed,) = [one for one in run.job.outcomes if one.has_failed]
+    assert failed.error == (
+        rf"NoTopicMatches: no topic at {BROKER} matches source.topic_pattern shop\..* (which must "
+        "match the whole name); this client may see shops.a; correct the pattern, create a topic "
+        "that matches, or check the topics' access rules"
+    )
+
+
+def test_search_that_ends_succeeds_if_another_file_names_the_only_topic(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.topics = ["shop.a"]
+    named = write(
+        tmp_path,
+        "named",
+        source={"bootstrap_servers": BROKER, "topic": "shop.a"},
+        run={"mode": "once"},
+    )
+    stopped = RunStopped("caught up", {}, 0, 0, 0.0)
+    monkeypatch.setattr(JobPipeline, "_run_loop", lambda self: self._listener(stopped))
+    with Running([named, of_pattern(tmp_path, "pattern", "lake", mode="once")]).until_end() as run:
+        run._thread.join(LONG_S)
+    assert run.failure is None
+
+
+def test_continuous_search_warns_once_until_a_topic_matches(
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Running([of_pattern(tmp_path, "pattern", "lake")]).until_end() as run:
+        until(lambda: broker.searches > 2)
+        (warning,) = (one.getMessage() for one in caplog.records)
+        assert warning.startswith(str(NoTopicMatches(r"shop\..*", BROKER, [])))
+        broker.topics = ["shop.a"]
+        until(lambda: "shop.a" in run.names)
     assert run.failure is None
 
 
