@@ -185,8 +185,8 @@ def _add_cluster(cluster: argparse.ArgumentParser) -> None:
         "patterns",
         nargs="*",
         metavar="PATTERN",
-        help="the path of a partition to cluster, in which each * stands for any text (default: "
-        "all partitions); quote it in a shell",
+        help="the path of a partition to cluster, in which each * stands for any text, or regex: "
+        "and a regular expression (default: all partitions); quote it in a shell",
     )
     run = "execute pending clusterings; if there are none, cluster the small files"
     add_steps(cluster, run, can_schedule=True)
@@ -287,7 +287,8 @@ def _add_delete_partitions(delete: argparse.ArgumentParser) -> None:
         "patterns",
         nargs="+",
         metavar="PATTERN",
-        help="the path of a partition, in which each * stands for any text; quote it in a shell",
+        help="the path of a partition, in which each * stands for any text, or regex: and a "
+        "regular expression; quote it in a shell",
     )
     _add_deletion(delete)
 

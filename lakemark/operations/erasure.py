@@ -153,9 +153,10 @@ def _check_savepoints(table: OpenTable, traces: Sequence[Trace]) -> None:
     for instant, savepoint in list_savepoints(table).items():
         kept = names.intersection(chain.from_iterable(savepoint.files.values()))
         if kept:
+            url = table.location.url
             message = (
-                f"the savepoint of {instant} of table {table.location.url} keeps "
-                f"{min(kept)}, which contains a record to erase; nothing was changed; delete the "
-                f"savepoint first (lakemark table savepoint TABLE --delete {instant} --run)"
+                f"the savepoint of {instant} of table {url} keeps {min(kept)}, which contains "
+                "a record to erase; nothing was changed; delete the savepoint first "
+                f"(lakemark table savepoint {url} --delete {instant} --run)"
             )
             raise Refused(message)

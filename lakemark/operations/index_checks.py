@@ -132,6 +132,7 @@ def _check_may_have_values(table: OpenTable, properties: TableProperties) -> Non
         )
         raise Unsupported(message)
     if not has_record_index(properties):
+        _check_may_have_locations(table)
         message = (
             f"table {url} has no record index, which a secondary index needs; create it first "
             f"(lakemark table index create {url} record_index --run)"

@@ -95,8 +95,8 @@ def _list(table: OpenTable, older_than: timedelta, now: datetime | None) -> _Lis
     if older_than < SHORTEST_AGE:
         shortest, given = (age / timedelta(hours=1) for age in (SHORTEST_AGE, older_than))
         message = (
-            f"orphans must be older than {shortest:.0f} hours, not {given:.3g}: younger files may "
-            "belong to writers that are at work"
+            f"orphans must be older than {shortest:.0f} hours, not only {given:.3g} hours: younger "
+            "files may belong to writers that are at work"
         )
         raise InvalidConfig(message)
     before = time_before(older_than, now)

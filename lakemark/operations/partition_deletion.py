@@ -200,8 +200,8 @@ def _unknown(path: str, view: FileSystemView, url: str) -> InvalidConfig:
     known = sorted(view.partitions)
     listed = ", ".join(map(repr, known[:_LISTED])) + (", …" if len(known) > _LISTED else "")
     return InvalidConfig(
-        f"table {url} has no partition {path!r}; its partitions are: {listed or 'none'}; use * to "
-        "match several partitions"
+        f"table {url} has no partition {path!r}; its partitions are: {listed or 'none'}; to "
+        "match several partitions, use * or begin with regex:"
     )
 
 

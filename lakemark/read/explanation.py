@@ -40,6 +40,13 @@ class SkipReason(StrEnum):
     STATISTICS = "statistics"
     BLOOM_FILTER = "bloom_filter"
 
+    @property
+    def how(self) -> str:
+        """How such file groups are skipped, as the end of ``skips 2 …``."""
+        if self is SkipReason.QUERY:
+            return "without a file for this query"
+        return f"by {self.value.replace('_', ' ')}"
+
 
 @dataclass(frozen=True, slots=True)
 class SkippedSlice:
@@ -74,9 +81,7 @@ class Explanation:
         count = len(self.read) + len(self.skipped)
         reasons = [one.reason for one in self.skipped]
         by_reason = [
-            f"{reasons.count(reason)} by {reason.value.replace('_', ' ')}"
-            for reason in SkipReason
-            if reason in reasons
+            f"{reasons.count(reason)} {reason.how}" for reason in SkipReason if reason in reasons
         ]
         skipped = f"; skips {', '.join(by_reason)}" if by_reason else ""
         return f"reads {len(self.read)} of {count} file group{'' if count == 1 else 's'}{skipped}"

@@ -202,7 +202,7 @@ def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: st
             clean is lost.
         CorruptData: a clean is damaged.
     """
-    for clean in timeline.completed(Action.CLEAN):
+    for clean in reversed(timeline.completed(Action.CLEAN)):  # the newest one retained the least
         if clean.requested_at < requested_at:
             continue
         metadata = store.read_clean(clean)
@@ -215,5 +215,8 @@ def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: st
         retained = metadata.earliest_retained
         if not retained or retained > requested_at:
             kept = f"from {retained} on" if retained else "by their versions"
-            message = f"{clean} retained files {kept}; the state as of {requested_at} may be gone"
+            remedy = f"; choose {retained} or a later commit" if retained else ""
+            message = (
+                f"{clean} retained files {kept}; the state as of {requested_at} may be gone{remedy}"
+            )
             raise Refused(message)

@@ -199,7 +199,8 @@ def _clock_in_doubt(url: str, evidence: ZoneEvidence) -> TimelineClock:
     doubt = (
         f"{_property(url, LOCAL)}: its instant times are in the local time of its writers, and the "
         f"zone is not known ({seen}; this machine is at {own}). To write to the table, name the "
-        f"zone of its other writers: {SETTING}: America/New_York, or --timeline-timezone"
+        f"zone of its other writers, such as {SETTING}: America/New_York in a pipeline file, "
+        "or --timeline-timezone America/New_York for a command"
     )
     return TimelineClock(zone, doubt)
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from streamer.broker import BrokerInfo, start_detached, status, stop_detached
-from streamer.demo import create_topic
+from streamer.demo import count_partitions, create_topic
 from streamer.wording import counted
 
 #: The broker's folder, inside the demo's home folder.
@@ -26,7 +26,9 @@ def execute(arguments: argparse.Namespace) -> int:
         return 0
     found = stop_detached(home) if arguments.action == "stop" else status(home)
     if found is None:
-        print(f"no broker runs in {home}", file=sys.stderr)
+        remedy = f"start one: lakemark broker start --home {arguments.home}"
+        is_wanted = arguments.action == "create-topic"
+        print(f"no broker runs in {home}{f'; {remedy}' if is_wanted else ''}", file=sys.stderr)
         return 0 if arguments.action == "stop" else 1
     if arguments.action == "create-topic":
         print(_create_topic(found.bootstrap, arguments.topic, arguments.partitions))
@@ -38,7 +40,8 @@ def execute(arguments: argparse.Namespace) -> int:
 def _create_topic(bootstrap: str, topic: str, partitions: int) -> str:
     if create_topic(bootstrap, topic, partitions):
         return f"created topic {topic} with {counted(partitions, 'partition')} at {bootstrap}"
-    return f"topic {topic} exists already at {bootstrap}"
+    existing = counted(count_partitions(bootstrap, topic), "partition")
+    return f"topic {topic} exists already with {existing} at {bootstrap}"
 
 
 def _describe(broker: BrokerInfo) -> str:

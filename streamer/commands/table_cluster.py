@@ -67,14 +67,14 @@ def _policy(arguments: argparse.Namespace) -> ClusteringPolicy:
 def _planned(
     table: OpenTable, policy: ClusteringPolicy, choose: ChoosePartitions | None
 ) -> list[Facts]:
-    """Return the groups of pending clusterings, then those of a new plan."""
+    """Return the groups of pending clusterings; if there are none, those of a new plan."""
     pending = [
         row
         for instant, plan in pending_clusterings(table)
         for row in _groups(instant.requested_at, plan)
     ]
-    new = plan_clusters(table, policy, choose)
-    return pending + (_groups(None, new) if new else [])
+    new = None if pending else plan_clusters(table, policy, choose)
+    return _groups(None, new) if new else pending
 
 
 def _groups(instant: str | None, plan: ClusteringPlan) -> list[Facts]:

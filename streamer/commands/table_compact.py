@@ -104,12 +104,8 @@ def _compact_logs(
 ) -> list[Facts]:
     min_logs = arguments.min_logs or MIN_LOGS
     if arguments.step == "plan":
-        pending = [
-            row
-            for instant, plan in pending_log_compactions(table)
-            for row in _operations(instant.requested_at, plan)
-        ]
-        return pending + _operations(None, plan_log_compaction(table, min_logs, choice))
+        pending = _pending_log_rows(table)
+        return pending or _operations(None, plan_log_compaction(table, min_logs, choice))
     if arguments.step == "schedule":
         requested = schedule_log_compaction(table, min_logs, choice)
         return _operations(requested[0].requested_at, requested[1]) if requested else []
@@ -118,13 +114,22 @@ def _compact_logs(
 
 
 def _planned_rows(table: OpenTable, policy: CompactionPolicy, choice: SliceChoice) -> list[Facts]:
-    """Return the operations of pending compactions of both kinds, then those of a new plan."""
-    pending = [
+    """Return the operations of pending compactions, or else of a new plan; then those of logs."""
+    planned = [
         row
-        for instant, plan in (*pending_compactions(table), *pending_log_compactions(table))
+        for instant, plan in pending_compactions(table)
         for row in _operations(instant.requested_at, plan)
     ]
-    return pending + _operations(None, plan_compaction(table, policy, choice))
+    planned = planned or _operations(None, plan_compaction(table, policy, choice))
+    return planned + _pending_log_rows(table)
+
+
+def _pending_log_rows(table: OpenTable) -> list[Facts]:
+    return [
+        row
+        for instant, plan in pending_log_compactions(table)
+        for row in _operations(instant.requested_at, plan)
+    ]
 
 
 def _operations(instant: str | None, plan: CompactionPlan) -> list[Facts]:

@@ -54,8 +54,10 @@ class BaseFilesConfig(Section):
         PARQUET_DEFAULTS.max_file_bytes
     )
     """The size at which a base file receives no more new keys, as with Apache Hudi's
-    ``hoodie.parquet.max.file.size``. This setting and the next two apply to tables of Apache Hudi
-    without a bucket index. In other tables, ``table.buckets`` decides how large files become."""
+    ``hoodie.parquet.max.file.size``. This setting and the next two apply to tables without
+    buckets, such as those of ``table.operation: insert``, of ``table.index: lookup``, and of Apache
+    Hudi with its default index. In other tables, ``table.buckets`` decides how large files become.
+    """
 
     small_file_bytes: Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)] = (
         PARQUET_DEFAULTS.small_file_bytes

@@ -61,7 +61,8 @@ class ClusteringConfig(Section):
     sort_by: Columns = ()
     """The columns by which the rows of a group of files are sorted. Default: rows keep their order,
     and only files that become fewer files are rewritten. With ``sort_by``, each clustering rewrites
-    all small files."""
+    all small files. Files that are not smaller than ``small_file_bytes`` stay as they are, so a
+    batch that writes larger files leaves them unsorted."""
 
     curve: Literal["linear", "z-order", "hilbert"] = "linear"
     """How several columns of ``sort_by`` are combined. ``linear`` sorts by the first one, and then

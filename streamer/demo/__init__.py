@@ -5,7 +5,14 @@ from __future__ import annotations
 from streamer.demo.expected import ExpectedOrders, expected_orders
 from streamer.demo.order_messages import ORDER_SCHEMA, order_messages, orders
 from streamer.demo.order_stream import OrderMix
-from streamer.demo.producer import Produced, ProduceFailed, create_topic, produce
+from streamer.demo.producer import (
+    Produced,
+    ProduceFailed,
+    TopicNotCreated,
+    count_partitions,
+    create_topic,
+    produce,
+)
 
 __all__ = [
     "ORDER_SCHEMA",
@@ -13,6 +20,8 @@ __all__ = [
     "OrderMix",
     "ProduceFailed",
     "Produced",
+    "TopicNotCreated",
+    "count_partitions",
     "create_topic",
     "expected_orders",
     "order_messages",

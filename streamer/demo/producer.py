@@ -37,10 +37,18 @@ _SETTINGS: dict[str, str | int | bool] = {
 
 
 class ProduceFailed(Permanent):
-    """The broker refused a topic, or did not acknowledge messages."""
+    """The broker did not acknowledge messages."""
 
     def __init__(self, bootstrap: str, topic: str, reason: str) -> None:
         super().__init__(f"could not produce to {topic!r} at {bootstrap}: {reason}")
+        self.bootstrap, self.topic = bootstrap, topic
+
+
+class TopicNotCreated(Permanent):
+    """The broker refused to create a topic, or did not answer."""
+
+    def __init__(self, bootstrap: str, topic: str, reason: str) -> None:
+        super().__init__(f"topic {topic!r} was not created at {bootstrap}: {reason}")
         self.bootstrap, self.topic = bootstrap, topic
 
 
@@ -65,7 +73,7 @@ def create_topic(
         settings: settings of the topic, such as ``cleanup.policy``.
 
     Raises:
-        ProduceFailed: the broker refused to create the topic, or did not answer.
+        TopicNotCreated: the broker refused to create the topic, or did not answer.
     """
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     wanted = NewTopic(topic, partitions, 1, config=dict(settings or {}))
@@ -74,8 +82,18 @@ def create_topic(
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
-        raise ProduceFailed(bootstrap, topic, str(error.args[0])) from error
+        raise TopicNotCreated(bootstrap, topic, error.args[0].str()) from error
     return True
+
+
+def count_partitions(bootstrap: str, topic: str) -> int:
+    """Return the number of partitions of a topic that exists.
+
+    Raises:
+        KafkaException: the broker does not answer.
+    """
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    return len(client.list_topics(topic, _ANSWER_TIMEOUT_S).topics[topic].partitions)
 
 
 def produce(

@@ -105,6 +105,7 @@ def test_file_groups_outside_a_range_are_reported(table: lakemark.Table) -> None
     past = table.explain(Snapshot(as_of=commits[1].requested_at))
     assert {one.group.partition_path for one in past.read} == {"north"}
     assert {one.reason for one in past.skipped} == {SkipReason.QUERY}
+    assert str(past).endswith(f"; skips {len(past.skipped)} without a file for this query")
 
 
 @pytest.mark.parametrize("name", ["v6_mor_recordindex", "v8_mor_recordindex", "v9_mor_recordindex"])

@@ -235,7 +235,7 @@ def test_limit_below_a_day_and_a_pending_restore_are_refused() -> None:
     make_plain(storage)
     first = commit(writer(storage), ROWS[0]).requested_at
     commit(writer(storage), ROWS[1])
-    with pytest.raises(InvalidConfig, match="must be older than 24 hours, not 23:"):
+    with pytest.raises(InvalidConfig, match="must be older than 24 hours, not only 23 hours:"):
         remove_orphans(writer(storage).table, timedelta(hours=23))
 
     def die(method: str, path: str) -> None:

@@ -73,6 +73,19 @@ def test_a_scheduled_plan_is_executed_by_run(
     assert len(files(table)) == 2
 
 
+def test_new_clustering_is_shown_only_if_none_is_pending(
+    table: lakemark.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(table, "north", "--schedule") == OK
+    scheduled = printed(capsys, "instant", "partition")
+    assert run(table, "south") == OK
+    assert printed(capsys, "instant", "partition") == scheduled
+    assert run(table, "south", "--run") == OK
+    assert printed(capsys, "instant") == [(scheduled[0][0],)]
+    assert run(table) == OK
+    assert printed(capsys, "instant", "partition") == [(None, "south")]
+
+
 def test_a_wrong_column_or_partition_is_refused(
     table: lakemark.Table, capsys: pytest.CaptureFixture[str]
 ) -> None:

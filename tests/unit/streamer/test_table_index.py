@@ -12,7 +12,7 @@ import pytest
 from lakemark.operations.metadata_table import metadata_differences
 from lakemark.storage import StorageLocation, open_storage
 from streamer.cli import main
-from tests.tables import Row, commit, lookup_writer, make
+from tests.tables import Row, commit, lookup_writer, make, writer
 
 Run = Callable[..., list[dict[str, Any]]]
 
@@ -115,6 +115,19 @@ def test_a_command_that_cannot_work_names_the_reason(
     action, *rest = command
     assert main(["table", "index", action, place, *rest, "--run"]) != 0
     assert error in " ".join(capsys.readouterr().err.split())
+
+
+def test_secondary_index_of_a_table_with_buckets_names_no_remedy_that_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path / "b")))
+    make(storage)
+    commit(writer(storage), [Row("a", 1, 1)])
+    table = str(tmp_path / "b")
+    assert main(["table", "index", "create", table, "by_v", "--column", "v", "--run"]) != 0
+    error = " ".join(capsys.readouterr().err.split())
+    assert "has a bucket index" in error
+    assert "create it first" not in error
 
 
 @pytest.mark.parametrize("step", [(), ("--run",)])

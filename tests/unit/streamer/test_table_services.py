@@ -103,6 +103,21 @@ def test_compact_plans_schedules_and_runs(
     assert contents(storage) == {**expected, "a": (4, 4)}
 
 
+@pytest.mark.parametrize("kind", [(), ("--logs", "--min-logs", "1")])
+def test_new_compaction_is_shown_only_if_none_is_pending(
+    kind: tuple[str, ...], run: Run, tmp_path: Path
+) -> None:
+    storage = table_at(tmp_path / "t")
+    for number in range(2):
+        commit(writer(storage), [Row("s", number, number, region="south")])
+    (scheduled,) = run("compact", "north", *kind, "--schedule")
+    assert run("compact", "south", *kind) == [scheduled]
+    (done,) = run("compact", "south", *kind, "--run")
+    assert done["instant"] == scheduled["instant"]
+    (planned,) = run("compact", "south", *kind)
+    assert (planned["instant"], planned["partition"]) == (None, "south")
+
+
 def test_compact_also_executes_a_pending_log_compaction(run: Run, tmp_path: Path) -> None:
     storage = table_at(tmp_path / "t")
     for number in range(3):

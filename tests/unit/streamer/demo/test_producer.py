@@ -6,7 +6,16 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from streamer.broker.data_folder import free_ports
-from streamer.demo import OrderMix, ProduceFailed, create_topic, orders, produce, producer
+from streamer.demo import (
+    OrderMix,
+    ProduceFailed,
+    TopicNotCreated,
+    count_partitions,
+    create_topic,
+    orders,
+    produce,
+    producer,
+)
 from tests.fixtures.kafka import Kafka
 
 MIX = OrderMix(tombstones=0.02)
@@ -54,9 +63,10 @@ def test_messages_arrive_once_and_in_the_order_of_their_keys(kafka: Kafka, topic
 def test_a_topic_is_created_once_and_can_be_deleted(kafka: Kafka, topic: str) -> None:
     assert create_topic(kafka.bootstrap, topic, settings={"cleanup.policy": "compact"})
     assert not create_topic(kafka.bootstrap, topic)
+    assert count_partitions(kafka.bootstrap, topic) == 4
     kafka.delete(topic)
     assert create_topic(kafka.bootstrap, topic)
-    with pytest.raises(ProduceFailed, match="no such name"):
+    with pytest.raises(TopicNotCreated, match=r"'no such name' was not created at .*: Topic name"):
         create_topic(kafka.bootstrap, "no such name")
 
 
