@@ -124,6 +124,7 @@ def produce(
         is_ended: checked between messages; if it returns true, no more messages are sent.
 
     Raises:
+        TopicNotCreated: the broker refused to create the topic, or did not answer.
         ProduceFailed: the broker did not acknowledge all messages.
     """
     create_topic(bootstrap, topic, partitions)

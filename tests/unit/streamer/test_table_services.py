@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -227,6 +228,20 @@ def test_a_commit_whose_predecessor_was_cleaned_stays(
     reported = main(["table", "restore", str(tmp_path / "t"), "--to", second.requested_at])
     assert (reported, "may be gone" in capsys.readouterr().err) == (FAILED, True)
     assert contents(storage) == {"a": (2, 2), "b": (4, 4)}
+
+
+def test_refused_savepoint_names_the_oldest_commit_that_is_possible(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = table_at(tmp_path / "t", TableType.COPY_ON_WRITE)
+    first, *_ = timeline(storage).completed(Action.COMMIT)
+    for number in (4, 5):
+        commit(writer(storage), [Row("a", number, number)])
+        assert run("clean", "--run", "--retain-commits", "1")
+    words = ["table", "savepoint", str(tmp_path / "t"), "--run", "--clock-skew-ms", "0", "--create"]
+    assert main([*words, first.requested_at]) == FAILED
+    (oldest,) = re.findall(r"choose (\d+) or a later commit", capsys.readouterr().err)
+    assert main([*words, oldest]) == OK
 
 
 def test_archive_moves_what_is_over_the_limit(run: Run, tmp_path: Path) -> None:

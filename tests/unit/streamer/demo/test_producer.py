@@ -8,7 +8,6 @@ from confluent_kafka import Consumer, TopicPartition
 from streamer.broker.data_folder import free_ports
 from streamer.demo import (
     OrderMix,
-    ProduceFailed,
     TopicNotCreated,
     count_partitions,
     create_topic,
@@ -73,5 +72,5 @@ def test_a_topic_is_created_once_and_can_be_deleted(kafka: Kafka, topic: str) ->
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "_ANSWER_TIMEOUT_S", 1.0)
     unused = free_ports().bootstrap
-    with pytest.raises(ProduceFailed, match=unused):
+    with pytest.raises(TopicNotCreated, match=unused):
         produce(unused, "orders", 1)
