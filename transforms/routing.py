@@ -132,11 +132,12 @@ class FieldRoute(Route):
         if len(tombstones):
             values = values.filter(pa.array(is_value))
         if self.of_tables is None:
-            decoded = self._only_routes(self.decoder.decode(values)).at(indices)
+            decoded = self._only_routes(self.decoder.decode(values))
         else:
             whole = self.of_tables.decode(values)
-            decoded = self._routes_of(whole, values).at(indices)
+            decoded = self._routes_of(whole, values)
             records = with_rows(records, self.of_tables, whole.at(indices))
+        decoded = decoded.at(indices)
         texts = _spread(decoded.rows.column(0), decoded.accepted, count)
         reasons = dict(zip(decoded.rejected.tolist(), decoded.reasons, strict=True))
         if not self.ignores_tombstones:

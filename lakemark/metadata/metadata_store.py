@@ -400,9 +400,7 @@ class MetadataStore:
             _, objects = self.storage.list_folder(partition)
             for info in objects:
                 file = data_file(partition, info.name, info.size_bytes)
-                if file is None:
-                    continue
-                if instant in self._writers_of(file):
+                if file is not None and instant in self._writers_of(file):
                     found.append(info.path)
         return found
 

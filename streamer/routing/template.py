@@ -164,14 +164,13 @@ class RouteTemplate:
 
         None if the tables may have different decoders.
         """
-        columns, field_name = self.sample.decode.declared(), self.route.field
-        if columns is None or field_name is None:
+        decode, field_name = self.sample.decode, self.route.field
+        columns = decode.declared()
+        if columns is None or field_name is None or not _is_text(columns, field_name):
             return None
-        converter = record_converter(self.sample, table_spec(self.sample), columns, None)
-        decoder = converter.value_decoder
-        if decoder.identity is None or not _is_text(decoder.rows_schema, field_name):
+        if decode.decoder(columns).identity is None:
             return None
-        return decoder
+        return record_converter(self.sample, table_spec(self.sample), columns, None).value_decoder
 
     def refuse(self, value: str) -> RejectReason | None:
         """Return why a value can name no table; None if it can. Validates a whole pipeline."""

@@ -38,6 +38,8 @@ from streamer.routing.template import RouteTemplate
 from streamer.sources.kafka_offsets import LostRange, OffsetRange
 from tests.depth import sample
 from tests.routed_stream import TOPIC, Killed, Process, RoutedTopic, watched
+from transforms.decode.decode_result import DecodeResult
+from transforms.decode.json import JsonDecoder
 
 
 def order(number: int, kind: object = "orders") -> Mapping[str, object]:
@@ -77,6 +79,26 @@ def test_records_go_to_the_table_that_their_field_names(topic: RoutedTopic) -> N
     assert topic.rows("orders") == numbers(0, 2)
     assert topic.rows("returns") == numbers(1, 3)
     assert topic.rows("Orders") == numbers(4)
+
+
+@pytest.mark.parametrize(("unknown_fields", "times"), [("ignore", 1), ("evolve", 2)])
+def test_values_are_decoded_once_if_all_tables_decode_them_in_the_same_way(
+    topic: RoutedTopic, monkeypatch: pytest.MonkeyPatch, unknown_fields: str, times: int
+) -> None:
+    columns = {"id": "string", "type": "string", "n": "bigint"}
+    topic.settings = {"decode": {"schema": columns, "unknown_fields": unknown_fields}}
+    topic.send(*(order(number, f"kind{number % 3}") for number in range(30)))
+    decode, count = JsonDecoder.decode, 0
+
+    def counting(decoder: JsonDecoder, values: pa.Array | pa.ChunkedArray) -> DecodeResult:
+        nonlocal count
+        count += len(values)
+        return decode(decoder, values)
+
+    monkeypatch.setattr(JsonDecoder, "decode", counting)
+    topic.run()
+    assert count == times * 30
+    assert topic.rows("kind1") == numbers(*range(1, 30, 3))
 
 
 def test_records_go_to_the_table_that_their_header_names(topic: RoutedTopic) -> None:
