@@ -358,7 +358,7 @@ class ChangeFeed:
                     break  # a commit without changes does not show that later ones can be read
             except LostChanges:
                 lost = later
-        return ChangesRemoved(str(error), self._order_of(lost)[0])
+        return ChangesRemoved(error.reason, self._order_of(lost)[0])
 
     def _count_parts(self, commit: Instant) -> int:
         if self._type is FeedType.INCREMENTAL:

@@ -147,11 +147,8 @@ def plan_commit(view: FileSystemView, store: TimelineStore, commit: Instant) -> 
     written = _written_slices(view, [metadata] if metadata.may_change_schema else [], until)
     missing = _cleaned_files(view, written)
     if missing:
-        message = (
-            f"{missing[0]} was removed, so the rows of {commit} can no longer be read; begin with "
-            f"{name} or later"
-        )
-        raise LostChanges(message)
+        reason = f"{missing[0]} was removed, so the rows of {commit} can no longer be read"
+        raise LostChanges(reason, name)
     visible = replace(view.visible_instants, until=name)
     return IncrementalPlan(written, (name,), condition, visible)
 

@@ -6,4 +6,16 @@ from lakemark.errors import InvalidConfig
 
 
 class LostChanges(InvalidConfig):
-    """Files with the changes of a commit do not exist: they were removed, or never written."""
+    """Files with the changes of a commit do not exist: they were removed, or never written.
+
+    Attributes:
+        reason: which files and which commit.
+
+    Args:
+        reason: see the attribute.
+        commit: requested time of the commit, after which a query can begin.
+    """
+
+    def __init__(self, reason: str, commit: str) -> None:
+        super().__init__(f"{reason}; begin with {commit} or later")
+        self.reason = reason

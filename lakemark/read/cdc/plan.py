@@ -261,11 +261,11 @@ class _CommitSplits:
             return self._split(file, Inference.BASE_FILE_DELETE, before=before)
         if not stat.num_update_writes and stat.num_writes == stat.num_inserts:
             return self._split(file, Inference.BASE_FILE_INSERT, after=_slice_of(file))
-        message = (
+        reason = (
             f"{self.commit} changed rows in {file.path} without a .cdc file: the table did not log "
-            f"changes yet; begin with {self.commit.requested_at}"
+            "changes yet"
         )
-        raise LostChanges(message)
+        raise LostChanges(reason, self.commit.requested_at)
 
     def _logged(self, stat: WriteStat, file: DataFile) -> ChangeSplit:
         logs = [self._file(name) for name in sorted(stat.cdc_stats or ())]
@@ -380,10 +380,8 @@ class _CommitSplits:
         return file
 
     def _removed_error(self, what: str) -> LostChanges:
-        return LostChanges(
-            f"{what} was removed, so the changes of {self.commit} can no longer be read; "
-            f"begin with {self.commit.requested_at} or later"
-        )
+        reason = f"{what} was removed, so the changes of {self.commit} can no longer be read"
+        return LostChanges(reason, self.commit.requested_at)
 
 
 def _slice_of(base: DataFile) -> FileSlice:

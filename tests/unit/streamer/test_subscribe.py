@@ -265,7 +265,7 @@ def test_lost_or_undone_commits_are_refused_with_the_remedy(
     capsys.readouterr()
     assert subscribe(table, *to) == FAILED
     printed = capsys.readouterr().err
-    assert "can no longer be read" in printed
+    assert "can no longer be read. To deliver the later commits" in printed  # the only remedy
     time = printed.rpartition("--restart --from ")[2].split()[0]
     assert subscribe(table, *to, "--restart", "--from", time) == OK
 
