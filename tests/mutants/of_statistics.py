@@ -163,7 +163,7 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/model/bounds.py",
-        "return (low if low < math.inf else -math.inf), math.inf",
+        "return (low if low < largest else largest), math.inf",
         "return low, low",
         "Apache Hudi skips files that hold a NaN",
         _BOUNDS,

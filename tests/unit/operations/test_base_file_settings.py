@@ -92,7 +92,9 @@ def test_the_smallest_pages_keep_empty_lists(tmp_path: Path, table_type: str) ->
     table = lakemark.create(
         tmp_path / "t", schema=schema, record_key="id", table_type=table_type, base_files=settings
     )
+    inner: list[dict[str, object] | None]
     inner = [None, {"n": 1, "list": None}, {"n": None, "list": []}, {"n": 2, "list": [3]}]
+    rows: list[dict[str, object]]
     rows = [{"id": f"{n}", "inner": one, "list": []} for n, one in enumerate(inner)]
     for row in (*rows, *rows):
         table.upsert(pa.Table.from_pylist([row], schema))
