@@ -21,9 +21,12 @@ _DERIVED = "Default: "
 
 _HEAD = """# The pipeline file
 
-A pipeline file is a YAML file that describes one pipeline: one Kafka topic and one table. The file
-can be on any supported storage (`lakemark run s3://config/orders.yaml`). Unknown settings are
-refused. The command line can override a setting: `--set table.buckets=16`.
+A pipeline file is a YAML file that describes a pipeline: a source, by default one Kafka topic, and
+a table. It can also describe one pipeline for each of [several
+topics](many_tables.md#several-topics), or a pipeline that divides a topic among [many
+tables](many_tables.md#many-tables-from-one-topic). The file can be on any supported storage
+(`lakemark run s3://config/orders.yaml`). Unknown settings are refused. The command line can
+override a setting: `--set table.buckets=16`.
 
 A value in `source.consumer`, `table.storage`, `spark.conf` or `decode.schema_registry.access` is
 either the value itself, `{env: NAME}` for an environment variable, or `{file: PATH}` for the text

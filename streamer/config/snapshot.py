@@ -91,7 +91,7 @@ class FilesSnapshotConfig(SnapshotConfig, FolderConfig):
 
     on_bad_file: Literal["fail", "dead_letter"] = "fail"
     """What happens to a file that cannot be read as ``format`` says. ``fail`` refuses the snapshot
-    before anything is written if the begin of a file, or the footer of a Parquet file, is damaged,
+    before anything is written if the start of a file, or the footer of a Parquet file, is damaged,
     and stops the run at other damage. ``dead_letter`` adds one dead letter for the rest of the
     file. Once the topic is read, the file is not read again."""
 
