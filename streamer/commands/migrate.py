@@ -71,5 +71,5 @@ def _head(location: str) -> str:
     name = location.rpartition("/")[2]
     return (
         f"The job of HoodieStreamer with {name}, translated by lakemark migrate. Comments explain "
-        "the settings for which the job had no equal."
+        "the settings that have no counterpart in the job."
     )
