@@ -117,17 +117,20 @@ def _find_writer(
 def has_all_files(
     context: TableContext, commit: Instant, replaced: Collection[str] = frozenset()
 ) -> bool:
-    """Return whether all files of a completed commit still exist with their recorded size.
+    """Return whether all files of a completed commit still exist, and no rollback has undone a log.
 
-    The files in ``replaced`` and their change data files may be missing, because later commits have
-    replaced these files.
+    The files must have their recorded sizes. The files in ``replaced`` and their change data files
+    may be missing, because later commits have replaced these files. In table version 6, a rollback
+    of Apache Hudi keeps a log, and adds a block that undoes it (``has_rollback_block``).
     """
     sizes: dict[str, int] = {}
     for stat in context.timeline.read_commit(commit).write_stats:
         if stat.path not in replaced:
             sizes |= stat.sizes_bytes
     found = ((context.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
-    return all(info is not None and info.size_bytes == size for info, size in found)
+    if not all(info is not None and info.size_bytes == size for info, size in found):
+        return False
+    return not any(has_rollback_block(context, path, commit.requested_at) for path in sizes)
 
 
 def has_rollback_block(context: TableContext, path: str, instant: str) -> bool:

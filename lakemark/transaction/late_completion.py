@@ -26,7 +26,6 @@ from lakemark.transaction.instant_files import (
     as_planned,
     files_of,
     has_all_files,
-    has_rollback_block,
     names_of,
 )
 from lakemark.transaction.table_context import TableContext
@@ -116,10 +115,7 @@ def _undone(store: TimelineStore, timeline: Timeline) -> Iterator[tuple[str, str
 
 def _has_its_rows(context: TableContext, commit: Instant) -> bool:
     stats = context.timeline.read_commit(commit).write_stats
-    paths = [path for stat in stats for path in stat.sizes_bytes]
-    name = commit.requested_at
-    is_hidden = any(has_rollback_block(context, path, name) for path in paths)
-    return bool(paths) and not is_hidden and has_all_files(context, commit)
+    return any(stat.sizes_bytes for stat in stats) and has_all_files(context, commit)
 
 
 def _hides_no_later_rows(store: TimelineStore, commit: Instant, timeline: Timeline) -> bool:

@@ -336,8 +336,9 @@ def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -
 
     The target must be kept if it was archived meanwhile. The target must also be kept if it
     completed after the rollback was requested, or if later instants need the target. In these
-    two cases, the target is kept only if the rollback has not yet deleted files of the target. A
-    clean may have deleted files that later commits replaced, so these files are ignored.
+    two cases, the target is kept only if the rollback has not yet deleted files of the target, or
+    undone its logs by blocks. A clean may have deleted files that later commits replaced, so these
+    files are ignored.
 
     A rollback becomes obsolete for two reasons. First, Apache Hudi publishes an instant without a
     check for a pending rollback of the instant. So a writer whose heartbeat has expired may still

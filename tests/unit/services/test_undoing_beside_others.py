@@ -11,10 +11,12 @@ import pytest
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
 from lakemark.errors import Fenced, HudiError, Refused
 from lakemark.execution.runner import LocalRunner
+from lakemark.log.log_block import rollback_block
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.clustering_plan import ClusteringGroup, ClusteringPlan, PlannedSlice
 from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
@@ -289,6 +291,36 @@ def test_a_rollback_that_a_savepoint_refused_is_not_executed_later(
     table.open().recover()
     assert (table.pending(), commits(table)) == ([], before)
     assert table.rows() == {"a": 4}
+
+
+def test_a_rollback_that_has_undone_a_log_before_the_savepoint_is_executed(
+    clock: VirtualTime,
+) -> None:
+    """In version 6, Apache Hudi keeps the log, and adds a block that undoes it.
+
+    Without the rollback, the rows would stay undone although their commit counts as completed.
+    """
+    table, found = logs_of_version_6(clock)
+    *_, newest = commits(table)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, newest.requested_at))
+    keep(table.open(), newest.requested_at)
+    begun = Instant(next_time(table.open()), Action.ROLLBACK, State.REQUESTED)
+    context.timeline.create(begun, content)
+    context.timeline.create(begun.inflight())
+    undone = LogFileName.parse(found.logs[-1].path.rpartition("/")[2])
+    assert undone is not None
+    command = replace(undone, version=undone.version + 1)
+    block = rollback_block(begun.requested_at, newest.requested_at)
+    table.storage.create(found.logs[-1].path.replace(str(undone), str(command)), block)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    with pytest.raises(Refused, match="delete that first"):
+        table.open().recover()
+    delete_savepoint(context, newest.requested_at)
+    assert table.pending() == [begun.inflight()]
+    table.open().recover()
+    assert (table.pending(), newest in commits(table)) == ([], False)
+    assert table.rows() == {"a": 2}
 
 
 # Restores
