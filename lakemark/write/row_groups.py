@@ -64,9 +64,10 @@ def divide_rows(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[p
     Raises:
         InvalidRecords: a column is missing, or a value does not fit the schema's type.
     """
+    rows = _conform(rows, schema)
     if _certainly_fit(rows, max_bytes):
         if rows.num_rows:
-            yield _conform(rows, schema).combine_chunks()
+            yield rows.combine_chunks()
         return
     row_groups = RowGroups(schema, max_bytes)
     yield from row_groups.add(rows)

@@ -62,6 +62,20 @@ def test_row_size_is_not_underestimated(batch: list[dict[str, object]]) -> None:
     assert row_bytes(encoded).tolist() == row_bytes(rows).tolist(), "the same row groups"
 
 
+def test_values_are_as_large_as_the_schema_makes_them() -> None:
+    rows = pa.table({"number": [10**18] * 100})
+    max_bytes = rows.nbytes + 100 * 9
+    tables = list(divide_rows(rows, pa.schema([("number", pa.string())]), max_bytes))
+    assert len(tables) == 2
+    assert all(row_bytes(table).sum() <= max_bytes for table in tables)
+
+
+def test_no_rows_must_have_the_columns_of_the_schema_too() -> None:
+    rows = pa.table({"other": pa.array([], pa.int64())})
+    with pytest.raises(InvalidRecords, match="do not fit"):
+        list(divide_rows(rows, pa.schema([("number", pa.int64())]), 100))
+
+
 def test_rows_are_cast_to_the_schema() -> None:
     schema = pa.schema([pa.field("at", pa.timestamp("us", "UTC"))])
     rows = pa.table({"other": [1], "at": pa.array([5], pa.timestamp("ms", "UTC"))})
