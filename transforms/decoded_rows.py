@@ -8,6 +8,8 @@ table with another decoder does not use the rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -38,6 +40,13 @@ def with_rows(records: pa.Table, decoder: ColumnDecoder, decoded: DecodeResult) 
         rows = rows.take(pa.array(numbers, mask=numbers < 0))
     field = pa.field(DECODED, rows.type, metadata={_DECODER: decoder.identity})
     return records.append_column(field, rows)
+
+
+def without_some_rows(pieces: Sequence[pa.Table]) -> list[pa.Table]:
+    """Return pieces of records with the same columns: decoded rows remain only if all have them."""
+    if all(DECODED in piece.column_names for piece in pieces):
+        return [*pieces]
+    return [piece.select([n for n in piece.column_names if n != DECODED]) for piece in pieces]
 
 
 def decode_values(decoder: ColumnDecoder, records: pa.Table) -> DecodeResult:

@@ -1,9 +1,10 @@
 """Finds the route of each raw record: the value that names its table; and divides a batch by it.
 
 A route is the text of a header, or that of a field of the value. If all tables decode the values in
-the same way, the whole values are decoded here, and the tables use these rows (see
-``transforms.decoded_rows``). Otherwise only this field is decoded here, and the table of the record
-decodes the whole value later, with the columns that this table has.
+the same way, and the rows take no more memory than the records, the whole values are decoded here,
+and the tables use these rows (see ``transforms.decoded_rows``). Otherwise only this field is
+decoded here, and the table of the record decodes the whole value later, with the columns that this
+table has.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from lakemark.execution.runner import Runner
 from lakemark.schema.field_path import column_at
 from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.decoder import ColumnDecoder
-from transforms.decoded_rows import with_rows
+from transforms.decoded_rows import with_rows, without_some_rows
 from transforms.raw_records import HeaderColumn
 from transforms.reject_reason import RejectCode, RejectReason
 from transforms.rejects import Rejects, Stage
 
 #: The records of a batch are divided in pieces, several at once.
 _PIECE_RECORDS = 1 << 16
+
+#: So many records of a piece show whether their decoded rows are small enough to be kept.
+_PROBED_RECORDS = 1 << 10
 
 _NO_ROUTES = np.empty(0, np.int64)
 
@@ -40,10 +44,11 @@ class RouteValues:
     Attributes:
         texts: the value that names the table of each record; null if there is none, and for
             ignored tombstones.
+        records: the records, with their decoded rows if all tables decode them in the same way, and
+            the rows take no more memory than the records.
         reasons: why a record has no route, by its index; for null texts only. A record whose text
             is null without a reason has a null or missing field or header.
         ignored: the indices of the tombstones that the pipeline ignores.
-        records: the records, with their decoded rows if all tables decode them in the same way.
     """
 
     texts: pa.Array
@@ -131,10 +136,11 @@ class FieldRoute(Route):
         values = records.column("value")
         if len(tombstones):
             values = values.filter(pa.array(is_value))
-        if self.of_tables is None:
+        whole = self._decode_whole(values, records.nbytes)
+        if whole is None:
             decoded = self._only_routes(self.decoder.decode(values))
         else:
-            whole = self.of_tables.decode(values)
+            assert self.of_tables is not None
             decoded = self._routes_of(whole, values)
             records = with_rows(records, self.of_tables, whole.at(indices))
         decoded = decoded.at(indices)
@@ -144,6 +150,25 @@ class FieldRoute(Route):
             reasons |= dict.fromkeys(tombstones.tolist(), self._no_fields())
             tombstones = _NO_ROUTES
         return RouteValues(texts, records, reasons, tombstones)
+
+    def _decode_whole(self, values: pa.ChunkedArray, max_bytes: int) -> DecodeResult | None:
+        """Return the rows of all tables; None if tables differ, or the rows take too much memory.
+
+        The rows of a whole batch are kept until its tables are written. A value of few bytes may
+        become a row of many columns, nearly all of them null.
+
+        Args:
+            values: the values of a piece, without tombstones.
+            max_bytes: how much memory the rows may take.
+        """
+        if self.of_tables is None:
+            return None
+        if len(values) > _PROBED_RECORDS:
+            probed = self.of_tables.decode(values.slice(0, _PROBED_RECORDS))
+            if probed.rows.nbytes * len(values) > max_bytes * _PROBED_RECORDS:
+                return None
+        whole = self.of_tables.decode(values)
+        return whole if whole.rows.nbytes <= max_bytes else None
 
     def _routes_of(self, whole: DecodeResult, values: pa.ChunkedArray) -> DecodeResult:
         """Return the routes of values that the decoder of the tables has decoded.
@@ -206,7 +231,8 @@ def divide(
     """
     begins = range(0, records.num_rows, _PIECE_RECORDS)
     values = runner.map(route.values, [records.slice(at, _PIECE_RECORDS) for at in begins])
-    pieces, found = {n: one.records for n, one in enumerate(values)}, _join(records, values)
+    pieces = dict(enumerate(without_some_rows([one.records for one in values])))
+    found = _join(records, values)
     del values  # so that ``_parts`` can release the pieces
     encoded = found.texts.dictionary_encode()
     numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

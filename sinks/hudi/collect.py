@@ -116,7 +116,8 @@ def _too_large(cut: int, records: int, share: int, budget_bytes: int) -> str:
     if budget_bytes < COLLECT_BUDGET_BYTES:
         remedy += (
             ", or give the driver more memory: the budget is the smaller of one sixth of "
-            "spark.driver.memory and a quarter of the machine's remaining memory"
+            "spark.driver.memory and a quarter (with a route, a ninth) of the machine's remaining "
+            "memory"
         )
     return (
         f"{cut} of {records} records are longer than {share} bytes, their share of the "

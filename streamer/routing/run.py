@@ -158,9 +158,11 @@ def open_routed(
                 yield run
 
 
-#: How many copies of a batch Python must hold outside the heap: two batches; of one of them its
-#: decoded rows, and the copy of records and rows that is divided; and the rows of its tables.
-_COPIES_OUTSIDE_HEAP = 6
+#: How many copies of a batch Python must hold outside the heap. Decoded rows take at most as much
+#: as their records. Of the batch that is written: the records; records and rows, divided; these
+#: again, joined for each table, and one table may have all; and the rows with their meta columns,
+#: before and after they are sorted. Of the next batch: the records, also before and after sorting.
+_COPIES_OUTSIDE_HEAP = 9
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def test_long_records_are_read_in_pieces(
     kafka.produce(topic, [(b"60", json.dumps(row).encode())])
     kafka.produce(topic, orders(61, 90))
     pipeline = write_pipeline(kafka, topic, tmp_path, source={"max_records_per_batch": 1_000})
-    monkeypatch.setattr(routed_run, "collect_budget_bytes", lambda _, copies: 20_000 * copies // 3)
+    monkeypatch.setattr(routed_run, "collect_budget_bytes", lambda _, copies: 360_000 // copies)
     monkeypatch.setattr(KafkaSource, "_most_records", lambda _: 1_000)
     events = list[tuple[str, Event]]()
     run(pipeline, spark, events)

@@ -59,7 +59,7 @@ class JsonDecoder(ColumnDecoder):
         if not is_plain or policy.aliases or policy.row_paths or type(self) is not JsonDecoder:
             return None
         schema = self.rows_schema.to_string(show_field_metadata=False, show_schema_metadata=False)
-        return f"json, timestamps in {self.epoch_unit}\n{schema}"
+        return f"json, timestamps in {self.epoch_unit}, rescue to {self.rescue_column}\n{schema}"
 
     def check_type(self, path: str, data_type: pa.DataType) -> None:
         """Check that JSON can be decoded to a column type."""

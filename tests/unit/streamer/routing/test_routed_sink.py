@@ -99,6 +99,10 @@ def test_values_are_decoded_once_if_all_tables_decode_them_in_the_same_way(
     topic.run()
     assert count == times * 30
     assert topic.rows("kind1") == numbers(*range(1, 30, 3))
+    topic.send(*(order(number, f"kind{number % 3}") for number in range(30, 60)))
+    topic.run()
+    assert count == times * 60, "the tables exist"
+    assert topic.rows("kind1") == numbers(*range(1, 60, 3))
 
 
 def test_records_go_to_the_table_that_their_header_names(topic: RoutedTopic) -> None:
