@@ -3,9 +3,10 @@
 Apache Hudi divides a file group into slices before it looks which commits are pending. So a slice
 begins with each base file, also one that a failed write has left. If the file group has no base
 file and no pending compaction, its first log begins a slice, also if the log's commit is pending.
-Logs of commits that complete later belong to this slice. But a slice does not count as committed if
-the commit of its first file is pending, so that queries omit the logs
-(``HoodieFileGroup.getBaseInstantTime`` and ``isFileSliceCommitted``). An instant before the first
+Logs of commits that complete later belong to this slice; a log that is pending belongs to the
+latest slice, if there is one. But a slice does not count as committed if the commit of its first
+file is pending, so that queries omit the logs (``HoodieFileGroup.getBaseInstantTime`` and
+``isFileSliceCommitted``). An instant before the first
 completed one of the active timeline counts as committed.
 
 The metadata table lists no file of a pending commit, so queries that use it find all rows.
@@ -68,11 +69,14 @@ def _hidden(group: FileGroup, timeline: Timeline) -> Iterator[LogFile]:
     starts = sorted(bases | ({group.compaction} if group.compaction else set()))
     for log in sorted(logs, key=lambda one: one.name.scan_order):
         instant = log.name.instant
+        is_committed = timeline.is_committed(instant)
+        if starts and not is_committed:
+            continue  # it belongs to the latest slice, also if this is of a pending compaction
         position = bisect_right(starts, timeline.completed_at(instant) or instant)
         start = starts[position - 1] if position else instant
         if not position:
             insort(starts, instant)
-        if timeline.is_committed(instant) and not _counts_as_committed(start, group, timeline):
+        if is_committed and not _counts_as_committed(start, group, timeline):
             yield log
 
 
