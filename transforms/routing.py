@@ -332,16 +332,16 @@ def _parts(
 
 def _spread(texts: pa.ChunkedArray, indices: Indices, count: int) -> pa.Array:
     """Return ``count`` texts: those given at their indices, and null elsewhere."""
-    combined = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    combined = texts.combine_chunks()
     if isinstance(combined, pa.ChunkedArray):  # no chunk at all, or too many bytes for one
         combined = (
             pa.concat_arrays(combined.chunks) if combined.chunks else pa.nulls(0, pa.string())
         )
     if len(indices) == count:
-        return combined.cast(pa.string())
+        return combined
     rows = np.full(count, -1, np.int64)
     rows[indices] = np.arange(len(indices))
-    return combined.cast(pa.string()).take(pa.array(rows, mask=rows < 0))
+    return combined.take(pa.array(rows, mask=rows < 0))
 
 
 def _tombstones(records: pa.Table) -> Indices:

@@ -160,7 +160,7 @@ class BucketPreparation(_Preparation):
         return PreparedTask(task, files, deletes, _united(removed))
 
     def _keep_deletes(self, file_slice: FileSlice, removed: list[pa.Array]) -> KeptDeletes | None:
-        """Write the deletes in the logs of a slice to a file; there is none without changes.
+        """Write the deletes in the logs of a slice to a file; return None if they have no changes.
 
         Args:
             file_slice: the slice.

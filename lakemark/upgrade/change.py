@@ -290,15 +290,15 @@ def _write_timeline(
         return
     storage, layout = context.storage, layout_of(change.after, version)
     _delete_leftovers(storage, layout, {move.source for move in change.moves}, lease)
-    is_v6 = not layout.names_completion
-    restores = [row for row in change.archived if is_v6 and row.action == Action.RESTORE]
-    rows = [row for row in change.archived if row not in restores]
+    stay_active = () if layout.names_completion else (Action.RESTORE,)
+    rows = [row for row in change.archived if row.action not in stay_active]
     if rows:
         writer = TimelineStore(storage, layout, version).archive_writer(lease.check)
         writer.add(iter(rows), rows[0].requested_at, rows[-1].requested_at)
     moved = {move.target for move in change.moves}
-    for restore in restores:
-        _activate_restore(context, restore, layout, moved, lease)
+    for row in change.archived:
+        if row.action in stay_active:
+            _activate_restore(context, row, layout, moved, lease)
     for move in change.moves:
         content = content_of(storage, move, version)
         lease.check()
@@ -332,11 +332,13 @@ def _activate_restore(
     requested = Instant(restore.requested_at, Action.RESTORE, State.REQUESTED)
     done = replace(requested.completed(restore.completed_at), is_legacy=True)
     contents = {requested: restore.plan or b"", requested.inflight(): b"", done: restore.metadata}
-    paths = {f"{layout.folder}/{layout.name_of(one)}": one for one in contents}
-    for path in paths.keys() - set(moved):
+    for instant, content in contents.items():
+        path = f"{layout.folder}/{layout.name_of(instant)}"
+        if path in moved:
+            continue
         lease.check()
-        context.storage.create(path, contents[paths[path]])
-        if paths[path] is done:
+        context.storage.create(path, content)
+        if instant is done:
             at = context.timeline.clock.parse(restore.completed_at)
             context.storage.set_modified_at(path, at)
 
